@@ -8,7 +8,7 @@ import mlirtri as mt
 
 
 class Block(nn.Module):
-    """Attention over tokens and two linear layers, each behind a layer norm and around what went in."""
+    """Attention over tokens and two linear layers, each after a layer norm and around what went in."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()

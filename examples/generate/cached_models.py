@@ -43,7 +43,7 @@ CONFIGURATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Step(torch.nn.Module):
-    """Tokens, a cache and, behind an encoder, its states to the logits of the last token."""
+    """Tokens, a cache and, after an encoder, its states to the logits of the last token."""
 
     def __init__(self, model: torch.nn.Module):
         super().__init__()
@@ -99,7 +99,7 @@ def model(name: str) -> Model:
 
 
 def tokens_of(model: Model, encode: Call | None, first: Call, step: Call, count: int) -> list[int]:
-    """Return `count` tokens, each the likeliest one behind the prompt or the tokens so far."""
+    """Return `count` tokens, each the likeliest one after the prompt or the tokens so far."""
     cache, tokens = model.empty_cache(), []
     states = () if encode is None else (encode(model.inputs),)
     prompt = model.inputs if encode is None else torch.ones(1, 1, dtype=torch.int64)

@@ -25,7 +25,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention and a perceptron, each behind a normalisation and added to what it got."""
+    """Attention and a perceptron, each after a normalisation and added to what it got."""
 
     def __init__(self, width: int, heads: int):
         super().__init__()

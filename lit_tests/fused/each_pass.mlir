@@ -124,7 +124,7 @@ func.func @contraction(%a: tensor<4x8xf32>, %b: tensor<8x16xf32>, %c: tensor<4x1
 
 // -----
 
-// spread-reshapes: a softmax takes heads as one axis, the product behind it by groups.
+// spread-reshapes: a softmax takes heads as one axis, the product after it by groups.
 // CHECK-LABEL: func.func @undone
 // CHECK-NOT: tensor.collapse_shape
 // CHECK: linalg.generic {{.*}}["parallel", "parallel", "reduction"]{{.*}} ins(%{{.*}} : tensor<2x4x8xf32>)

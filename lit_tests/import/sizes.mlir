@@ -1,4 +1,4 @@
-// Sizes known at run time: what the arguments' sizes say, in MLIR, in TVM, and as numbers behind pointers.
+// Sizes known at run time: what the arguments' sizes say, in MLIR, in TVM, and as numbers after pointers.
 // RUN: mlirtri emit %s::join --stage=linalg | FileCheck %s
 // RUN: mlirtri emit %s::join --stage=relax | FileCheck %s --check-prefix=RELAX
 // RUN: mlirtri emit %s::join --stage=llvmdialect --pipeline=mlir | FileCheck %s --check-prefix=LLVM

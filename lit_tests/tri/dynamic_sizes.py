@@ -1,4 +1,4 @@
-# Sizes known at run time only: named once, computed before the body, one symbol in TIR, and integers behind the pointers.
+# Sizes known at run time only: named once, computed before the body, one symbol in TIR, and integers after the pointers.
 # RUN: mlirtri emit %s --stage=tri | FileCheck %s
 # RUN: mlirtri emit %s --stage=linalg | FileCheck %s --check-prefix=LINALG
 # RUN: mlirtri emit %s --stage=relax | FileCheck %s --check-prefix=RELAX

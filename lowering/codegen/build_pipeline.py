@@ -58,7 +58,7 @@ def _build_pipeline():
 def _with_statements_in_place(lowering):
     """Return TVM's lowering without hoisting of allocations above the computation of their sizes.
 
-    Its CSE, too, would place an expression behind the statement that needs it, if that is inside of a `let`.
+    Its CSE, too, would place an expression after the statement that needs it, if that is inside of a `let`.
     """
 
     def run(mod):

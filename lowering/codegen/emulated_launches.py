@@ -1,6 +1,6 @@
 """The host's half of CUDA functions, for the emulated device: TVM's own host code, with the CPU in place of the GPU.
 
-Tensors are checked and kernels launched as on a device, in loops and branches of the host, too. A launch passes, behind
+Tensors are checked and kernels launched as on a device, in loops and branches of the host, too. A launch passes, after
 the kernel's arguments, the grid, the block, the bytes of dynamic shared memory and those that a block may have, and the
 bytes of each buffer, which the emulated device checks accesses against; less than 0 for a buffer that the host has
 allocated, in which nothing is written yet.
@@ -61,7 +61,7 @@ def _strided(function: PrimFunc) -> list[Any]:
 
 
 def _span(buffer: Buffer) -> Any:
-    """Return how many elements there are from the first of a strided buffer to behind its last one."""
+    """Return how many elements there are from the first of a strided buffer to one past its last one."""
     elements: Any = tirx.IntImm("int64", 1)
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
         elements = elements + (size - 1) * stride

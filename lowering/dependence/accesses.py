@@ -247,7 +247,7 @@ def is_reduction(loop: ir.Operation, slot: int) -> bool:
 
 
 def _following(user: ir.Operation, number: int, value: ir.Value) -> list[ir.Value] | None:
-    """Return the values that continue the chain behind a use, or None where the use is no reduction."""
+    """Return the values that continue the chain after a use, or None where the use is no reduction."""
     if user.name == "scf.for" and number >= 3:
         return [user.regions[0].blocks[0].arguments[number - 2], user.results[number - 3]]
     if (extremum := _extremum(user)) is not None:

@@ -55,7 +55,7 @@ def enter(context: FunctionContext, grid: Grid, node: ast.With) -> None:
     if count != len(grid):
         span = context.span(node.items[0].context_expr)
         raise KernelTypeError(
-            f"this grid has {len(grid)} axes, and {count} names stand behind `as`", span,
+            f"this grid has {len(grid)} axes, and {count} names stand after `as`", span,
             help="write one name per axis: with T.Kernel(gx, gy) as (bx, by):",
         )  # fmt: skip
     context.scope.locals[BLOCKS] = BLOCK_RANGE

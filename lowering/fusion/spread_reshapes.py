@@ -1,4 +1,4 @@
-"""Let a reshape with several readers move behind them, where it is undone there: grouped heads of attention.
+"""Let a reshape with several readers move after them, where it is undone there: grouped heads of attention.
 
 Upstream moves a reshape through an operation only if nothing else reads it. A softmax reads its scores several times,
 so the heads, which are one axis there and two (groups, heads of a group) in the products around it, cut attention in
@@ -44,7 +44,7 @@ def is_needed(module: ir.Module) -> bool:
 
 
 def _stopped(module: ir.Module) -> Iterator[ir.Operation]:
-    """Yield the reshapes with several readers that are undone behind them all."""
+    """Yield the reshapes with several readers that are undone after them all."""
     for collapse in operations_named(module, "tensor.collapse_shape"):
         group = _only_group(collapse)
         if group is not None and len(_readers(collapse.results[0])) > 1 and _is_undone(collapse.results[0], group):

@@ -106,7 +106,7 @@ def is_inside(value: ir.Value, branch: ir.Operation) -> bool:
 
 
 def is_read_only(value: ir.Value) -> bool:
-    """Return whether `value` is an argument or a constant; writable arguments are behind a `to_tensor`."""
+    """Return whether `value` is an argument or a constant; writable arguments are operands of a `to_tensor`."""
     if is_block_argument(value):
         return value.owner.owner.operation.name == "func.func"
     return value.owner.name == "arith.constant"

@@ -1,4 +1,4 @@
-"""The `mlir` pipeline behind `fused`: upstream MLIR down to machine code, without TVM.
+"""The `mlir` pipeline after `fused`: upstream MLIR down to machine code, without TVM.
 
 Its packages, in the order of the stages:
 

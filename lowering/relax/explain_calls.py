@@ -89,7 +89,7 @@ def _verdict(
 ) -> tuple:  # fmt: skip
     both, (by_tvm, final) = set(edge), groups
     if any(both <= group for group in by_tvm):
-        return True, "epilogue", "TVM computes both in one loop nest, or one right behind the other"
+        return True, "epilogue", "TVM computes both in one loop nest, or one right after the other"
     for group in final:
         if both <= group:
             return True, "rows", "both go along the same rows, which stay in cache"

@@ -263,7 +263,7 @@ def _kind(function: PrimFunc) -> int | None:
     block = blocks[0]
     if len(schedule.get(block.handle).alloc_buffers) == 0 or not _is_elementwise(block):
         return None
-    # TVM, too, calls it elementwise if one operand has the result's indices; only such functions fuse behind products.
+    # TVM, too, calls it elementwise if one operand has the result's indices; only such functions fuse after products.
     return ELEMENTWISE if any(read.axes == block.writes[0].axes for read in block.operands) else BROADCAST
 
 

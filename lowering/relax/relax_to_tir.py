@@ -106,7 +106,7 @@ def _weight_passes(weights: list[Any]) -> tuple[Pass, ...]:
 
 
 def fused(mod: IRModule, context: CompileContext) -> tuple[IRModule, IRModule]:
-    """Return the module after TVM's fusion, and after the fusion by rows behind it, both without dead code."""
+    """Return the module after TVM's fusion, and after the fusion by rows after it, both without dead code."""
     by_tvm = run_passes(mod, (*_first_passes(mod, context), CLEAN), context)
     return by_tvm, run_passes(by_tvm, (*_row_passes(mod, context), CLEAN), context)
 

@@ -38,7 +38,7 @@ class Launch:
 
     function: Callable[..., Any]
     operands: tuple[Operand, ...]
-    """Inputs, then outputs. Behind them a function of pointers takes `sizes` and `strides`."""
+    """Inputs, then outputs. After them a function of pointers takes `sizes` and `strides`."""
     sizes: tuple[tuple[int, int], ...] = ()
     """(operand, axis) of each size that is known at run time only."""
     strides: tuple[tuple[int, int], ...] = ()

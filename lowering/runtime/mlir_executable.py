@@ -22,7 +22,7 @@ _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class Convention:
     """How a compiled function is called: bare pointers, the inputs first, then the outputs that are no updated input.
 
-    Behind the pointers come the sizes that are known at run time only, and behind them the strides.
+    After the pointers come the sizes that are known at run time only, and after them the strides.
     """
 
     symbol: str

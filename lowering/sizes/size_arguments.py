@@ -1,8 +1,8 @@
-"""Pass dynamic sizes to compiled code as index arguments behind the pointers, in the order of memrefs and axes.
+"""Pass dynamic sizes to compiled code as index arguments after the pointers, in the order of memrefs and axes.
 
 func @f(%x: memref<?x4xf32>)   ──►   func @f(%x: memref<1xf32>, %n: index)
 
-Behind them come the strides that are known at run time only, of the arguments that are not row-major.
+After them come the strides that are known at run time only, of the arguments that are not row-major.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def init_lit(folder: Path) -> None:
     for file in write_suite(folder):
         print(file)
     if repository_of(folder) is None:
-        where = f"{folder / '.github'} to its root, and write the path from there behind `lit -v`"
+        where = f"{folder / '.github'} to its root, and write the path from there after `lit -v`"
         print(f"{folder} is in no repository: for one around it, move {where}", file=sys.stderr)
 
 

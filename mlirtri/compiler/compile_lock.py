@@ -19,7 +19,7 @@ _NEVER = 1_000_000
 
 
 class HeldCollections:
-    """Inside of its `with` statement, in any thread, Python makes no full collection, and few of new objects."""
+    """Within its `with` statement, in any thread, Python makes no full collection, and fewer young-generation ones."""
 
     def __init__(self) -> None:
         self._counting = threading.Lock()
@@ -77,7 +77,7 @@ class CompileLock:
         self._lock.release()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock alone, as a lock of `threading` is taken; return whether it is held now."""
+        """Take the lock without pausing collections; return whether it is held now."""
         return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""Programs and graphs by way of the disk cache: what stands behind the first stages is read, or compiled and written.
+"""Programs and graphs by way of the disk cache: what stands after the first stages is read, or compiled and written.
 
 The key is the text of the function in the last stage that has run (a program's normal form, a graph's `tri`), with the
 types of a program's weights and the options. Weights are arguments of the code, and no part of an entry: one entry

@@ -42,7 +42,7 @@ class Form:
     params: str = "arguments"
     """Bound tensors (weights) stay ``arguments`` that the caller passes last, or become constants: ``inline``."""
     destinations: bool = False
-    """Results are memory that the caller passes, as memrefs behind all arguments, instead of values returned."""
+    """Results are memory that the caller passes, as memrefs after all arguments, instead of values returned."""
 
     def __post_init__(self) -> None:
         for name, value, values in (("format", self.format, FORMATS), ("params", self.params, PARAMS)):

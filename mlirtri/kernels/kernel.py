@@ -283,7 +283,7 @@ class Kernel:
         try:
             edges = self.fusion.edges
         except KernelError:
-            # A kernel that was resumed behind the stages that fuse has none.
+            # A kernel that was resumed after the stages that fuse has none.
             edges = ()
         target = str(self.target)
         return TracedKernel(self.name, self.pipeline.name, self.signature, target, texts, edges, tuple(launches))

@@ -41,7 +41,7 @@ class CheckedKernel:
     function: JitFunction
     arguments: dict[str, Any]
     span: Span
-    """Its name behind ``def``, or the comment that the arguments are from."""
+    """Its name after ``def``, or the comment that the arguments are from."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Document:
     errors: list[KernelError] = field(default_factory=list)
     """Statements that failed, and comments that are no arguments."""
     unchecked: list[tuple[Span, str]] = field(default_factory=list)
-    """Kernels that nothing gives arguments: the name behind ``def``, and a comment that would."""
+    """Kernels that nothing gives arguments: the name after ``def``, and a comment that would."""
 
 
 def read_document(path: str, text: str) -> Document:

@@ -119,7 +119,7 @@ def hover(server: KernelServer, parameters: lsp.HoverParams) -> lsp.Hover | None
 
 
 def inlay_hints(server: KernelServer, parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:
-    """Return the type of each name that is assigned in the range, behind the name."""
+    """Return the type of each name that is assigned in the range, after the name."""
     uri, shown = parameters.text_document.uri, parameters.range
     names = server.analysis(uri).assigned(shown.start.line + 1, shown.end.line + 1)
     kind = lsp.InlayHintKind.Type

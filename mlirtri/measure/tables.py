@@ -115,7 +115,7 @@ def launch_cells(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def cost_cells(launch: LaunchCost, total: float) -> list[str]:
-    """Return the texts of a launch, one per heading of `LAUNCH_HEADINGS` behind the row's; `total` is in seconds."""
+    """Return the texts of a launch, one per heading of `LAUNCH_HEADINGS` after the row's; `total` is in seconds."""
     return [
         launch.name,
         shown_seconds(launch.seconds),

@@ -70,6 +70,6 @@ def _stages_before(subject: Subject, column: Column) -> TracedKernel:
         try:
             return subject.compile(Column(f"{column.name} until {name}", options, column.variables)).traced()
         except KernelError:
-            # The stage that refuses is not behind this one.
+            # The stage that refuses is not after this one.
             continue
     return TracedKernel(subject.name, column.name, subject.name, str(column.target), ())

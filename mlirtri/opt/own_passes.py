@@ -75,7 +75,7 @@ REWRITES = {
         "mlirtri.lowering.fusion.merge_products", "rewrite", "products of one matrix with several weights become one"
     ),
     "spread-reshapes": OwnPass(
-        "mlirtri.lowering.fusion.spread_reshapes", "rewrite", "reshapes that are undone behind several readers move"
+        "mlirtri.lowering.fusion.spread_reshapes", "rewrite", "reshapes that are undone after several readers move"
     ),
     "hide-memory-spaces": OwnPass(
         "mlirtri.lowering.mlir.memory_spaces", "hide", "attributes of tiles go, which their locations keep"
@@ -98,7 +98,7 @@ REWRITES = {
         f"{_BUFFERIZE}.destinations", "separate_shared", "values that would share memory are copied"
     ),
     "results-to-arguments": OwnPass(
-        f"{_BUFFERIZE}.fused_to_bufferized", "results_to_arguments", "results become memrefs behind the arguments"
+        f"{_BUFFERIZE}.fused_to_bufferized", "results_to_arguments", "results become memrefs after the arguments"
     ),
     "tiles-apart": OwnPass(f"{_BUFFERIZE}.fused_to_bufferized", "tiles_apart", "tiles are allocations of their own"),
     "while-carries-everything": OwnPass(

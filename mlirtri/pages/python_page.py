@@ -105,7 +105,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("a known position outside of the array, in some iteration of a loop of constant bounds, too", "`IndexError` at compile time", f"{ERRORS}::out of bounds", refused=True),
         Row("an unknown position outside of the array", "`IndexError` after the call; on CUDA with `debug` only",
             f"{FRONTEND}/test_index_checks.py::test_a_position_outside_raises_where_python_does"),
-        Row("`a[mask, 1]`, `a[:, mask] = v`: a mask beside integers and slices", "", f"{VIEWS}::mask behind a slice"),
+        Row("`a[mask, 1]`, `a[:, mask] = v`: a mask beside integers and slices", "", f"{VIEWS}::mask after a slice"),
         Row("a mask beside arrays of positions", "index with the mask first", f"{ERRORS}::a mask beside arrays", refused=True),
     ),
     "Updates": (

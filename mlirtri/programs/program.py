@@ -324,7 +324,7 @@ class _Run:
             return run_stages(program._read(), stages, context, hook)
 
     def rest(self, imported: Compilation, observer: Observer | None) -> Compilation:
-        """Return the whole compilation: the stages behind the normal form, on the IR that they change."""
+        """Return the whole compilation: the stages after the normal form, on the IR that they change."""
         stages = self.pipeline.after(normal_form_stage(self.pipeline))
         later = run_stages(imported.ir, stages, imported.context, observer)
         return Compilation(imported.context, {**imported.records, **later.records}, later.ir)

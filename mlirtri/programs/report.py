@@ -27,7 +27,7 @@ LAST_REFUSALS = {
     "poly": "llvmdialect",
     "upstream": "llvmdialect",
 }
-"""The stage of each pipeline behind which operations are no longer translated one by one."""
+"""The stage of each pipeline after which operations are no longer translated one by one."""
 MAX_ROUNDS = 32
 _FRAME = ("builtin.module", "func.func", "func.return")
 Position = tuple[int, int]

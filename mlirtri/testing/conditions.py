@@ -46,7 +46,7 @@ def _partition(text: str, pattern: str) -> tuple[str, bool, str]:
 
 
 def _braced(text: str, whole: str) -> tuple[str, str]:
-    """Return what stands in front of the brace that closes one before `text`, and what stands behind."""
+    """Return what stands in front of the brace that closes one before `text`, and what stands after."""
     depth = 1
     for match in re.finditer(r"%[{}]", text):
         depth += 1 if match[0] == "%{" else -1

@@ -201,6 +201,6 @@ def _with_block(text: str, block: _Block, comment: str, is_there: bool) -> str:
     text = text if text.endswith("\n") else f"{text}\n"
     if is_there:
         return _pattern_of(block.prefix).sub(lambda _: block.text(comment), text, count=1)
-    # Two empty lines behind a function, as formatters of Python want them.
+    # Two empty lines after a function, as formatters of Python want them.
     gap = "\n\n" if comment == "#" else "\n"
     return f"{text}{gap}{block.text(comment)}"

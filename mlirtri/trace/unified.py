@@ -72,7 +72,7 @@ _COUNTED = {
     "asm": re.compile(r"(\.L[A-Za-z_]*|^\s*(?=[0-9a-f]+:)|\b(?=[0-9a-f]+ <)|\+0x)([0-9a-f]*(?:_\d+)?)"),
     "ptx": re.compile(r"(%[a-z]+|\$L[A-Za-z_]*)(\d[\d_]*)"),
 }
-"""By kind: a name, and the number behind it that counts equal names."""
+"""By kind: a name, and the number after it that counts equal names."""
 _VALUES = {"mlir": re.compile(r"%[\w$.\-]+"), "llvm": re.compile(r"%[\w$.\-]+")}
 _DEFINED = re.compile(r"^\s*((?:%[\w$.\-]+(?::\d+)?(?:, )?)+) = ")
 _OPENS = re.compile(r"^\s*\^bb|\b(?:func\.func|llvm\.func|define)\b")

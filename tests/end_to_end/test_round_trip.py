@@ -38,7 +38,7 @@ def check(function, arguments, pipeline: str) -> None:
     assert '"tri.' not in text
     back = mt.from_mlir(text).compile(pipeline="linalg")
     (wanted, passed), (found, changed) = (called(each, given) for each in (kernel, back))
-    # What a kernel checks at run time, division by zero say, are results of the module behind those of the kernel.
+    # What a kernel checks at run time, division by zero say, are results of the module after those of the kernel.
     assert not any(flag.any() or flag.dtype != bool for flag in found[len(wanted) :])
     for f, w in zip([*found[: len(wanted)], *changed], [*wanted, *passed], strict=True):
         assert f.shape == w.shape

@@ -20,7 +20,7 @@ def in_heads(x: torch.Tensor) -> torch.Tensor:
 
 
 class Block(nn.Module):
-    """What the blocks share: a projection behind attention, and a perceptron with two matrices."""
+    """What the blocks share: a projection after attention, and a perceptron with two matrices."""
 
     def __init__(self):
         super().__init__()

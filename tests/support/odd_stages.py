@@ -21,5 +21,5 @@ def crash(ir: Any, context: Any) -> Any:
 
 
 def with_stage(lowering: Any) -> mt.Pipeline:
-    """Return pipeline `mlir` with a stage behind `linalg` that only its name distinguishes from others."""
+    """Return pipeline `mlir` with a stage after `linalg` that only its name distinguishes from others."""
     return mt.Pipeline.named("mlir").insert_after("linalg", mt.Stage(lowering.__name__, "mlir", lowering))

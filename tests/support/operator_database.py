@@ -45,24 +45,24 @@ WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.floa
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample of the database: the `rank`-th in an order that the names of operator and dtype shuffle."""
+    """One sample of the database: number `number` in an order that the names of operator and dtype shuffle."""
 
     operator: str
     dtype: str
-    rank: int
+    number: int
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a sample: right, wrong, nearer, refused, crashed, random, absent, late or died; and a sentence.
+    """What came of a sample: right, wrong, nearer, refused, crashed, random, absent, timed_out or died; and a sentence.
 
-    `nearer` is outside of the tolerance of `torch.testing`, and not farther than eager from a computation in a wider
-    dtype. `absent` samples are none that CPU eager computes as dense tensors.
+    `nearer`: outside of the tolerance of `torch.testing`, and not farther than eager from a computation in a wider
+    dtype. `absent`: eager fails, or its tensors are not dense. `timed_out`: the program took longer than `--timeout`.
     """
 
     operator: str
     dtype: str
-    rank: int
+    number: int
     pipeline: str
     outcome: str
     detail: str = ""
@@ -90,9 +90,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.worker:
         return work(options.pipeline, options.batch)
     samples = list(selected(options))
-    while remaining := _remaining(samples, options):
-        alone = [sample for sample in remaining if options.pending and sample in options.pending]
+    _record_again(samples, options)
+    remaining, alone = _remaining(samples, options)
+    while remaining:
         run_worker(alone or remaining[:SAMPLES_PER_WORKER], options, 1 if alone else BATCH)
+        remaining, alone = _remaining(samples, options)
     print(summary(options.record, options.pipeline))
     return 0
 
@@ -103,7 +105,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--pipeline", default="linalg")
     parser.add_argument("--dtype", action="append", help="only these dtypes; may be repeated")
     parser.add_argument("--operator", action="append", help="only operators whose name begins so; may be repeated")
-    parser.add_argument("--ranks", type=int, nargs=2, default=(0, 1), help="first rank, and the one behind the last")
+    parser.add_argument("--numbers", type=int, nargs=2, default=(0, 1), help="first sample, and one past the last")
     parser.add_argument("--share", type=float, default=1.0, help="the part of the samples that is drawn")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds for one program")
     parser.add_argument("--again", action="append", default=[], help="outcomes to run again")
@@ -118,11 +120,11 @@ def selected(options: argparse.Namespace) -> Iterator[Sample]:
         if options.operator and not name.startswith(tuple(options.operator)):
             continue
         supported = {str(dtype).removeprefix("torch.") for dtype in operator.supported_dtypes("cpu")}
-        for rank in range(*options.ranks):
+        for number in range(*options.numbers):
             for dtype in DTYPES:
-                drawn = Random(f"{name} {dtype} {rank} drawn").random() < options.share
+                drawn = Random(f"{name} {dtype} {number} drawn").random() < options.share
                 if drawn and dtype in supported and dtype in (options.dtype or DTYPES):
-                    yield Sample(name, dtype, rank)
+                    yield Sample(name, dtype, number)
 
 
 def database() -> dict[str, Any]:
@@ -136,18 +138,22 @@ def outcomes(record: Path, pipeline: str) -> dict[Sample, Outcome]:
     """Return the last outcome of each recorded sample."""
     lines = record.read_text().splitlines() if record.exists() else []
     found = [Outcome(**json.loads(line)) for line in lines]
-    return {Sample(each.operator, each.dtype, each.rank): each for each in found if each.pipeline == pipeline}
+    return {Sample(each.operator, each.dtype, each.number): each for each in found if each.pipeline == pipeline}
 
 
-def _remaining(samples: list[Sample], options: argparse.Namespace) -> list[Sample]:
+def _record_again(samples: list[Sample], options: argparse.Namespace) -> None:
+    """Mark the samples whose recorded outcome is one of `--again`, so that they run once more."""
     known = outcomes(options.record, options.pipeline)
-    again = {sample for sample in known if known[sample].outcome in options.again}
-    options.again = []
-    for sample in again & set(samples):
-        _append(options.record, Outcome(**asdict(sample), pipeline=options.pipeline, outcome="pending"))
-    pending = {sample for sample in known if known[sample].outcome == "pending"} | again
-    options.pending = pending - again
-    return [sample for sample in samples if sample not in known or sample in pending]
+    for sample in samples:
+        if sample in known and known[sample].outcome in options.again:
+            _append(options.record, Outcome(**asdict(sample), pipeline=options.pipeline, outcome="again"))
+
+
+def _remaining(samples: list[Sample], options: argparse.Namespace) -> tuple[list[Sample], list[Sample]]:
+    """Return the samples without an outcome, and those of them that have to run alone, since their group failed."""
+    known = {sample: outcome.outcome for sample, outcome in outcomes(options.record, options.pipeline).items()}
+    remaining = [sample for sample in samples if known.get(sample, "again") in ("again", "pending")]
+    return remaining, [sample for sample in remaining if known.get(sample) == "pending"]
 
 
 def _append(record: Path, outcome: Outcome) -> None:
@@ -171,7 +177,7 @@ def run_worker(samples: list[Sample], options: argparse.Namespace, batch: int) -
             line = lines.get(timeout=options.timeout)
         except queue.Empty:
             process.kill()
-            _blame(running, "late", f"more than {options.timeout:.0f} s", options)
+            _blame(running, "timed_out", f"more than {options.timeout:.0f} s", options)
             break
         if line is None:
             if process.wait():
@@ -246,9 +252,9 @@ class Group:
         try:
             inputs = list(self.entry.sample_inputs("cpu", dtype))
             random.shuffle(inputs)
-            if sample.rank >= len(inputs):
+            if sample.number >= len(inputs):
                 return None, None, f"{len(inputs)} samples"
-            chosen = inputs[sample.rank]
+            chosen = inputs[sample.number]
             call = (chosen.input, chosen.args, chosen.kwargs)
             expected = self._eager(call)
             # Entries of random operators seed them with one number, which is another one in the second call.

@@ -165,7 +165,7 @@ for _axes in (1, 2, 3):
 def _pool_sizes(
     b: Builder, shape: tuple[int, ...], kernel_size: Any, stride: Any, padding: Any, dilation: Any, rounds_up: Any
 ) -> tuple[tuple[int, ...], ...]:
-    """Return windows, strides, dilations, and the padding before and behind each axis."""
+    """Return windows, strides, dilations, and the padding before and after each axis."""
     axes = len(shape)
     window, dilation = _per_axis(b, kernel_size, axes, "kernel_size"), _per_axis(b, dilation, axes, "dilation")
     stride = window if stride is None or stride == () else _per_axis(b, stride, axes, "stride")

@@ -82,7 +82,7 @@ def with_source_lines(function: PrimFunc, spans: Sequence[Span]) -> PrimFunc:
 def _directive(span: Span, comments: str = "") -> Any:
     """Return a statement that TVM prints as `comments` and ``#line``."""
     file = span.file.replace("\\", "\\\\").replace('"', '\\"')
-    # The call's own "();" is printed behind the comment sign; ``#line`` applies to the line after it.
+    # The call's own "();" is printed after the comment sign; ``#line`` applies to the line after it.
     return tirx.Evaluate(tirx.call_extern("int32", f'{comments}\n#line {span.line} "{file}" //'))
 
 

@@ -57,7 +57,7 @@ def _has_run_time_sizes(attributes: Mapping[str, Any]) -> bool:
 
 
 def _stepped(layout: Layout, op: str, attributes: Mapping[str, Any]) -> Layout | None:
-    """Return the layout behind a view operation; None where it copies."""
+    """Return the layout after a view operation; None where it copies."""
     if op == "extract_slice":
         pairs = zip(layout, attributes["sizes"], attributes["strides"], strict=True)
         cut = [(size, stride * step) for (_, stride), size, step in pairs]

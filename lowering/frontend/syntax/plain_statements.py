@@ -96,7 +96,7 @@ def _chain(subject: ast.expr, cases: list[ast.match_case]) -> list[ast.stmt]:
     elif not bound:
         tests, then, is_last = [*tests, case.guard], case.body, False
     else:
-        # What is bound is seen by the guard, behind which the other cases stand a second time.
+        # What is bound is seen by the guard, after which the other cases stand a second time.
         guarded = ast.If(case.guard, case.body, copy.deepcopy(_chain(subject, rest)))
         then, is_last = [*bound, _at(guarded, case.guard)], not tests
     if is_last:

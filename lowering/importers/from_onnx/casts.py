@@ -48,8 +48,8 @@ _NAMES = ("int4", "uint4", "int2", "uint2")
 
 
 def _cast(node: NodeProto, values: Values) -> list[NodeProto]:
-    source = values.element(node.input[0])
-    target = attribute_of(node, "to", None) or values.element(node.input[1] if len(node.input) > 1 else "")
+    source = values.element_type(node.input[0])
+    target = attribute_of(node, "to", None) or values.element_type(node.input[1] if len(node.input) > 1 else "")
     if not source or not {source, target} & {*FLOAT8, *STORED}:
         return [node]
     add = Nodes(node)
@@ -64,7 +64,7 @@ def _cast(node: NodeProto, values: Values) -> list[NodeProto]:
 
 def _bits(node: NodeProto, values: Values) -> list[NodeProto]:
     """Cast a bool, which is the number 0 or 1 in memory."""
-    if values.element(node.input[0]) != TensorProto.BOOL:
+    if values.element_type(node.input[0]) != TensorProto.BOOL:
         return [node]
     add = Nodes(node)
     add("Cast", node.input[0], to=attribute_of(node, "to", None), result=0)

@@ -94,7 +94,7 @@ def _aligned(node: NodeProto, values: Values) -> list[NodeProto]:
     that of the four weighted pixels around each sample.
     """
     regions, channels = static_shape(node, node.input[1], values)[0], static_shape(node, node.input[0], values)[1]
-    add, kind = Nodes(node), values.element(node.input[0])
+    add, kind = Nodes(node), values.element_type(node.input[0])
     sampler = _Sampler(add, values, regions)
     result = [regions, channels, *sampler.bins]
     is_max = attribute_of(node, "mode", b"avg") == b"max"
@@ -178,7 +178,7 @@ class _Sampler:
         return terms, inner("Reshape", inner("And", *used), inner.constant(np.array([-1, 1, 1, 1])))
 
     def _neighbours(self, inner: Nodes, axis: int, number: str) -> list[tuple[str, str]]:
-        """Return the indices of the pixels before and behind the sample of each bin along an axis, with weights."""
+        """Return the indices of the pixels before and after the sample of each bin along an axis, with weights."""
         length, bins = self.image[2 + axis], inner.constant(np.arange(self.bins[axis], dtype=self.dtype).reshape(1, -1))
         zero, one, half, last, size = (
             inner.constant(np.array(value, self.dtype)) for value in (0, 1, 0.5, length - 1, length)

@@ -105,14 +105,15 @@ class _Folding:
 
     def _evaluated(self, node: NodeProto, inputs: dict[str, np.ndarray], values: Values) -> list[NodeProto] | None:
         outputs = [name for name in node.output if name]
-        shapes = [values.shape(name) for name in outputs]
+        shapes = [values.static_shape(name) for name in outputs]
         is_large = any(shape is not None and prod(shape) > LARGEST for shape in shapes)
         if is_large or any(array.size > LARGEST for array in inputs.values()):
             return None
         types = [onnx.TensorProto.UNDEFINED] * len(outputs)
+        arguments = inputs.items()
         graph = helper.make_graph(
             [node], "constant",
-            [helper.make_tensor_value_info(name, values.element(name), list(a.shape)) for name, a in inputs.items()],
+            [helper.make_tensor_value_info(name, values.element_type(name), list(a.shape)) for name, a in arguments],
             [helper.make_tensor_value_info(name, kind, None) for name, kind in zip(outputs, types, strict=True)],
         )  # fmt: skip
         try:
@@ -126,7 +127,7 @@ class _Folding:
 
 
 def _shape(node: NodeProto, values: Values) -> list[NodeProto] | None:
-    sizes = values.sizes(node.input[0])
+    sizes = values.shape(node.input[0])
     if sizes is None:
         return None
     start, end = attribute_of(node, "start", 0), attribute_of(node, "end", None)

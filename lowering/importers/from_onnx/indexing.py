@@ -61,7 +61,7 @@ def _scattered_in_turn(node: NodeProto, values: Values, axis: int, extremum: str
         value = inner(extremum, inner("Gather", buffer, position, axis=0), value)
         return [inner("ScatterElements", buffer, position, value, axis=0)]
 
-    kind = values.element(node.input[0]), [prod(shape)]
+    kind = values.element_type(node.input[0]), [prod(shape)]
     [result] = for_loop(add, prod(updates), [data], [kind], update)
     add("Reshape", result, add.constant(np.array(shape)), result=0)
     return add.nodes
@@ -86,7 +86,7 @@ def _wrapped(node: NodeProto, values: Values) -> list[NodeProto]:
 
 def _range(node: NodeProto, values: Values) -> list[NodeProto]:
     """Count in fp32 and round each number."""
-    kind = values.element(node.input[0])
+    kind = values.element_type(node.input[0])
     if kind not in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
         return [node]
     add = Nodes(node)
@@ -97,7 +97,7 @@ def _range(node: NodeProto, values: Values) -> list[NodeProto]:
 
 def _reshaped(node: NodeProto, values: Values) -> list[NodeProto]:
     """Replace a tensor without elements by a constant of its shape."""
-    shape = values.shape(node.output[0])
+    shape = values.static_shape(node.output[0])
     if shape is None or 0 not in shape or not attribute_of(node, "allowzero", 0):
         return [node]
     add = Nodes(node)
@@ -117,7 +117,7 @@ def _contracted(node: NodeProto, _: Values) -> list[NodeProto]:
 
 def _gathered(node: NodeProto, values: Values) -> list[NodeProto]:
     """Gather run-time many slices by one index each."""
-    shape, indices = values.shape(node.input[0]), values.sizes(node.input[1])
+    shape, indices = values.static_shape(node.input[0]), values.shape(node.input[1])
     if shape is None or indices is None or None not in indices or attribute_of(node, "batch_dims", 0):
         return [node]
     add, rank = Nodes(node), indices[-1]
@@ -130,7 +130,7 @@ def _gathered(node: NodeProto, values: Values) -> list[NodeProto]:
 
 def _scattered_slices(node: NodeProto, values: Values) -> list[NodeProto]:
     """Scatter run-time many slices by one index each."""
-    shape, indices = values.shape(node.input[0]), values.sizes(node.input[1])
+    shape, indices = values.static_shape(node.input[0]), values.shape(node.input[1])
     if shape is None or indices is None or len(indices) != 2 or indices[0] is not None or indices[1] is None:
         return [node]
     add, rank = Nodes(node), indices[1]

@@ -16,7 +16,7 @@ from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, a
 
 def static_shape(node: NodeProto, name: str, values: Values) -> list[int]:
     """Return the shape of a value; raises `UnsupportedOperationError` for one of run time."""
-    shape = values.shape(name)
+    shape = values.static_shape(name)
     if shape is None:
         raise UnsupportedOperationError(
             f"node {node.name!r} is a {node.op_type} of a tensor of run-time sizes",
@@ -58,7 +58,7 @@ def _norm_pool(node: NodeProto, values: Values) -> list[NodeProto]:
 def _pads(
     node: NodeProto, sizes: list[int], results: list[int], kernel: list[int], strides: list[int], dilations: list[int]
 ) -> list[int]:
-    """Return the padding by which windows give `results`: that of the attributes, more behind for `ceil_mode`."""
+    """Return the padding by which windows give `results`: that of the attributes, more at the end for `ceil_mode`."""
     rank = len(sizes)
     pads, mode = attribute_of(node, "pads", None) or [0] * 2 * rank, attribute_of(node, "auto_pad", b"NOTSET")
     low = list(pads[:rank])

@@ -92,7 +92,7 @@ def for_loop(
     """Create a Loop of `count` iterations, a number or the name of one, and return the names of its results.
 
     `kinds` are the element types and shapes of the carried values. ``body(inner, index, *carried)`` creates the nodes
-    of an iteration by `inner`, and returns the names of the carried values behind it.
+    of an iteration by `inner`, and returns the names of the carried values after it.
     """
     inner = Nodes(helper.make_node("Loop", [], [], name=add.label(part)))
     names = [f"{inner.node.name}.{name}" for name in ("index", "goes", *(f"carried{n}" for n in range(len(carried))))]
@@ -141,7 +141,7 @@ def _with_buffers(node: NodeProto, condition: str, values: Values) -> list[NodeP
     carried, inner = list(node.input[2:]), values.within(body)
     results = [result.name for result in body.output][1 + len(carried) :]
     count = values.constants.get(operand(node, 0))
-    shapes = [inner.shape(result) for result in results]
+    shapes = [inner.static_shape(result) for result in results]
     if count is None or count.item() < 1 or None in shapes:
         raise UnsupportedOperationError(
             f"node {node.name!r} is a Loop that collects results of an unknown shape, or an unknown number of them",
@@ -173,7 +173,7 @@ def _store_rows(body: Any, name: str, carried: int, length: int, inner: Values) 
     add, index = Nodes(helper.make_node("Loop", [], [], name=f"{name}.rows")), body.input[0].name
     row, first = add("Reshape", index, add.constant(np.array([1, 1]))), add.constant(np.array([0]))
     for number, result in enumerate(list(body.output)[1 + carried :]):
-        kind = inner.element(result.name), [length, *(inner.shape(result.name) or [])]
+        kind = inner.element_type(result.name), [length, *(inner.static_shape(result.name) or [])]
         buffer = f"{name}.buffer{number}"
         body.input.append(helper.make_tensor_value_info(buffer, *kind))
         stored = add("ScatterND", buffer, row, add("Unsqueeze", result.name, first))
@@ -189,7 +189,7 @@ def scanned(node: NodeProto, values: Values) -> list[NodeProto]:
     body, count = attribute_of(node, "body", None), attribute_of(node, "num_scan_inputs", 1)
     state = len(node.input) - count
     axes = attribute_of(node, "scan_input_axes", None) or [0] * count
-    shape = values.shape(node.input[state])
+    shape = values.static_shape(node.input[state])
     length = 0 if shape is None else shape[axes[0]]
     if not length:
         raise UnsupportedOperationError(
@@ -210,7 +210,7 @@ def scanned(node: NodeProto, values: Values) -> list[NodeProto]:
     directions = attribute_of(node, "scan_output_directions", None) or [0] * outputs
     for position, (result, output) in enumerate(zip(loop.output, node.output, strict=True)):
         if position >= state and output:
-            shape = values.within(body).shape(body.output[position].name) or []
+            shape = values.within(body).static_shape(body.output[position].name) or []
             axis = axes[position - state] % (len(shape) + 1)
             result = _placed(add, result, axis, directions[position - state], [length, *shape])
         if output:
@@ -252,7 +252,7 @@ def _placed(add: Nodes, result: str, axis: int, is_reversed: int, shape: list[in
 def without_batches(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return a Scan of version 8, whose first axis is a batch, as one of version 9 for each element of the batch."""
     scans = attribute_of(node, "num_scan_inputs", 1)
-    shape, lengths = values.shape(node.input[-1]), values.constants.get(node.input[0])
+    shape, lengths = values.static_shape(node.input[-1]), values.constants.get(node.input[0])
     is_whole = lengths is not None and shape is not None and bool((lengths == shape[1]).all())
     if shape is None or (node.input[0] and not is_whole):
         raise UnsupportedOperationError(

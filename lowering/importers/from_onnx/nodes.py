@@ -61,21 +61,21 @@ class Values:
                 constants[node.output[0]] = numpy_helper.to_array(tensor)
         return Values(self.types | types, self.constants | constants, self.version)
 
-    def element(self, name: str) -> int:
+    def element_type(self, name: str) -> int:
         """Return the element type of a value, 0 if unknown."""
         return self.types[name].tensor_type.elem_type if name in self.types else 0
 
     def dtype(self, name: str) -> np.dtype:
         """Return the NumPy dtype of a value whose element type is known."""
-        return helper.tensor_dtype_to_np_dtype(self.element(name))
+        return helper.tensor_dtype_to_np_dtype(self.element_type(name))
 
-    def shape(self, name: str) -> list[int] | None:
-        """Return the shape of a value, None unless every size is known."""
-        sizes = self.sizes(name)
+    def static_shape(self, name: str) -> list[int] | None:
+        """Return the shape of a value; None unless every size is known when the model is compiled."""
+        sizes = self.shape(name)
         return None if sizes is None or None in sizes else sizes  # type: ignore[return-value]
 
-    def sizes(self, name: str) -> list[int | None] | None:
-        """Return the sizes of a value, None for one of run time, or None for an unknown rank."""
+    def shape(self, name: str) -> list[int | None] | None:
+        """Return the shape of a value, with None for sizes known at run time only; None for an unknown rank."""
         if name not in self.types or not self.types[name].tensor_type.HasField("shape"):
             return None
         dimensions = self.types[name].tensor_type.shape.dim
@@ -117,7 +117,7 @@ class Nodes:
     def __call__(
         self, operator: str, *inputs: str, part: str = "", result: int | None = None, **attributes: Any
     ) -> str:
-        """Create a node with one result and return its name, that of a `result` of the replaced node if one is said."""
+        """Create a node with one result and return its name; `result=i` names it as output i of the replaced node."""
         label = self.label(part or operator.lower())
         name = label if result is None else self.node.output[result]
         self.nodes.append(helper.make_node(operator, list(inputs), [name], name=label, **attributes))
@@ -165,9 +165,9 @@ def _note_carried(graph: GraphProto) -> bool:
     for node in graph.node:
         body = attribute_of(node, "body", None) if node.op_type == "Loop" else None
         pairs = zip(node.output, body.input[2:], body.output[1:], strict=False) if body else ()
-        for name, before, behind in pairs:
+        for name, before, after in pairs:
             shape = before.type.tensor_type.shape
-            is_known = all(size.HasField("dim_value") for size in shape.dim) and before.type == behind.type
+            is_known = all(size.HasField("dim_value") for size in shape.dim) and before.type == after.type
             if name and name not in known and is_known and before.type.tensor_type.HasField("shape"):
                 notes[name] = onnx.ValueInfoProto(name=name, type=before.type)
     kept = [value for value in graph.value_info if value.name not in notes]

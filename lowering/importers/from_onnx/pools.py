@@ -38,7 +38,7 @@ class _Windows:
     overhang: int
     """How far the last one reaches beyond the padding."""
     is_outside: bool
-    """Whether the last one begins behind the tensor's elements."""
+    """Whether the last one begins past the tensor's elements."""
     is_open: bool = False
     """Whether the size is known at run time only."""
 
@@ -61,7 +61,7 @@ def _windows(node: NodeProto, values: Values) -> list[_Windows]:
 
 
 def _sizes(values: Values, name: str) -> list[int]:
-    return [size or 0 for size in values.sizes(name) or []][2:]
+    return [size or 0 for size in values.shape(name) or []][2:]
 
 
 def _average_pool(node: NodeProto, values: Values) -> list[NodeProto]:
@@ -77,7 +77,7 @@ def _average_pool(node: NodeProto, values: Values) -> list[NodeProto]:
     overhangs = any(window.overhang > 0 for window in windows if not window.is_outside)
     if any(window.is_outside for window in windows) and (not is_shorter or (counts and overhangs)):
         raise UnsupportedOperationError(
-            f"node {node.name!r} is an AveragePool with ceil_mode whose last window begins behind the tensor",
+            f"node {node.name!r} is an AveragePool with ceil_mode whose last window begins past the tensor",
             help="export it without ceil_mode",
         )
     return _padded_before(node, values)

@@ -15,12 +15,12 @@ _BYTES = (TensorProto.INT8, TensorProto.UINT8)
 
 def _quantised(node: NodeProto, values: Values) -> list[NodeProto]:
     source, scale, zero = node.input[0], node.input[1], operand(node, 2)
-    target = values.element(zero) or attribute_of(node, "output_dtype", 0) or TensorProto.UINT8
-    kind = values.element(source)
-    if _is_by_tensor(node, values) and target in _BYTES and kind == values.element(scale) == TensorProto.FLOAT:
+    target = values.element_type(zero) or attribute_of(node, "output_dtype", 0) or TensorProto.UINT8
+    kind = values.element_type(source)
+    if _is_by_tensor(node, values) and target in _BYTES and kind == values.element_type(scale) == TensorProto.FLOAT:
         return [node]
     add = Nodes(node)
-    precision = attribute_of(node, "precision", 0) or values.element(scale) or kind
+    precision = attribute_of(node, "precision", 0) or values.element_type(scale) or kind
     numerator, scale = (add("Cast", name, to=precision) for name in (source, _spread(add, node, scale, values)))
     ratio = add("Div", numerator, scale)
     zero = _spread(add, node, zero, values) if zero else ""
@@ -40,9 +40,9 @@ def _quantised(node: NodeProto, values: Values) -> list[NodeProto]:
 
 def _dequantised(node: NodeProto, values: Values) -> list[NodeProto]:
     source, scale, zero = node.input[0], node.input[1], operand(node, 2)
-    kind = values.element(source)
-    target = attribute_of(node, "output_dtype", 0) or values.element(scale)
-    is_plain = kind in _BYTES and target == values.element(scale) == TensorProto.FLOAT
+    kind = values.element_type(source)
+    target = attribute_of(node, "output_dtype", 0) or values.element_type(scale)
+    is_plain = kind in _BYTES and target == values.element_type(scale) == TensorProto.FLOAT
     if not kind or (is_plain and _is_by_tensor(node, values)):
         return [node]
     add = Nodes(node)
@@ -57,12 +57,12 @@ def _dequantised(node: NodeProto, values: Values) -> list[NodeProto]:
 
 
 def _is_by_tensor(node: NodeProto, values: Values) -> bool:
-    return values.shape(node.input[1]) in ([], [1])
+    return values.static_shape(node.input[1]) in ([], [1])
 
 
 def _spread(add: Nodes, node: NodeProto, name: str, values: Values) -> str:
     """Reshape a scale or a zero point so that it broadcasts to the operand."""
-    shape, target = values.shape(name), values.sizes(node.input[0])
+    shape, target = values.static_shape(name), values.shape(node.input[0])
     if shape is None or target is None:
         raise UnsupportedOperationError(
             f"node {node.name!r} is a {node.op_type} whose scales have a shape of run time",
@@ -86,7 +86,7 @@ def _spread(add: Nodes, node: NodeProto, name: str, values: Values) -> str:
 def _quantised_product(node: NodeProto, values: Values) -> list[NodeProto]:
     """Multiply integers, scale in float64 and round once; torch-mlir rounds in float32, and ties differently."""
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = node.input
-    if any(values.shape(scale) not in ([], [1]) for scale in (a_scale, b_scale, y_scale)):
+    if any(values.static_shape(scale) not in ([], [1]) for scale in (a_scale, b_scale, y_scale)):
         return [node]
     add = Nodes(node)
     product = add("MatMulInteger", a, b, a_zero, b_zero, part="product")
@@ -99,7 +99,7 @@ def _quantised_product(node: NodeProto, values: Values) -> list[NodeProto]:
         for position, name in enumerate((product, scale, y_zero))
     ]
     exact = add("Add", add("Mul", wide[0], wide[1], part="scaled"), wide[2], part="exact")
-    kind = values.element(node.input[7])
+    kind = values.element_type(node.input[7])
     facts = np.iinfo(helper.tensor_dtype_to_np_dtype(kind))
     bounds = [
         add.constant(np.float64(bound), f"bound{position}") for position, bound in enumerate((facts.min, facts.max))
@@ -111,8 +111,8 @@ def _quantised_product(node: NodeProto, values: Values) -> list[NodeProto]:
 
 def _integer_convolution(node: NodeProto, values: Values) -> list[NodeProto]:
     """Convolve in float64, which is exact, with a zero point for each filter; torch-mlir takes one for all."""
-    zero, filters = operand(node, 3), values.shape(node.input[1])
-    if not zero or values.shape(zero) in ([], [1]) or filters is None:
+    zero, filters = operand(node, 3), values.static_shape(node.input[1])
+    if not zero or values.static_shape(zero) in ([], [1]) or filters is None:
         return [node]
     add = Nodes(node)
     column = add.constant(np.array([-1, *[1] * (len(filters) - 1)]))

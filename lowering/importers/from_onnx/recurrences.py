@@ -79,7 +79,7 @@ def _recurrence(node: NodeProto, values: Values) -> list[NodeProto]:
 def _has_plain_steps(node: NodeProto, values: Values) -> bool:
     """Return whether a layer is written as one product of all inputs and a loop over steps."""
     is_odd = attribute_of(node, "layout", 0) or attribute_of(node, "activation_alpha", None)
-    is_static = values.shape(node.input[0]) is not None and values.shape(node.input[2]) is not None
+    is_static = values.static_shape(node.input[0]) is not None and values.static_shape(node.input[2]) is not None
     return node.op_type in ("LSTM", "GRU") and is_static and not is_odd and has_default_cells(node)
 
 
@@ -119,7 +119,7 @@ class _Layer:
         activations, states = _PARTS[self.node.op_type]
         initial = [name or self._zeros((1, self.shape[1], self.hidden)) for name in parts[4 : 4 + states]]
         if self.has_steps:
-            shape, kind = [*self.shape[:2], self.hidden], self.values.element(self.node.input[0])
+            shape, kind = [*self.shape[:2], self.hidden], self.values.element_type(self.node.input[0])
             if self.node.op_type == "LSTM":
                 every = lstm_steps(self.add, source, [*parts[:3], parts[6]], initial, shape, kind)
             else:

@@ -62,7 +62,7 @@ def _normalised(node: NodeProto, values: Values) -> list[NodeProto]:
 def _signs(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return NaN for NaN."""
     source = node.input[0]
-    if values.element(source) not in FLOATS:
+    if values.element_type(source) not in FLOATS:
         return [node]
     add = Nodes(node)
     add("Where", add("IsNaN", source, part="isnan"), source, add("Sign", source, part="sign"), result=0)
@@ -72,8 +72,8 @@ def _signs(node: NodeProto, values: Values) -> list[NodeProto]:
 def _powers(node: NodeProto, values: Values) -> list[NodeProto]:
     """Compute powers of integers by squaring in wrapping integers; torch-mlir computes them in floats."""
     base, exponent = node.input
-    kind = values.element(base)
-    if kind not in INTEGERS or values.element(exponent) not in INTEGERS:
+    kind = values.element_type(base)
+    if kind not in INTEGERS or values.element_type(exponent) not in INTEGERS:
         return [node]
     add = Nodes(node)
     zero, one, two = (add.constant(np.array(operand, values.dtype(base)), f"_{operand}") for operand in (0, 1, 2))
@@ -94,7 +94,7 @@ def _powers(node: NodeProto, values: Values) -> list[NodeProto]:
 def _extremum_index(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return the index of the first, or last, NaN if there is one: to ONNX it is both maximum and minimum."""
     source = node.input[0]
-    if values.element(source) not in FLOATS:
+    if values.element_type(source) not in FLOATS:
         return [node]
     axis, keep = attribute_of(node, "axis", 0), attribute_of(node, "keepdims", 1)
     add = Nodes(node)
@@ -115,24 +115,24 @@ HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 def _softmax(node: NodeProto, values: Values) -> list[NodeProto]:
     """Round 16-bit floats after each operation of ONNX's definition, where torch-mlir rounds once; the sum is one."""
     source = node.input[0]
-    if values.element(source) not in HALVES or values.version < 18:
+    if values.element_type(source) not in HALVES or values.version < 18:
         return [node]
     add = Nodes(node)
     axis = add.constant(np.array([attribute_of(node, "axis", -1)]))
     powers = add("Exp", add("Sub", source, add("ReduceMax", source, axis)))
     wide_sum = add("ReduceSum", add("Cast", powers, part="wide", to=TensorProto.FLOAT), axis)
-    add("Div", powers, add("Cast", wide_sum, part="sum", to=values.element(source)), result=0)
+    add("Div", powers, add("Cast", wide_sum, part="sum", to=values.element_type(source)), result=0)
     return add.nodes
 
 
 def _in_fp32(node: NodeProto, values: Values) -> list[NodeProto]:
     """Compute in fp32 and round once, where torch-mlir rounds within."""
-    kind = values.element(node.input[0])
+    kind = values.element_type(node.input[0])
     if kind not in HALVES:
         return [node]
     add = Nodes(node)
     wide = [
-        add("Cast", name, to=TensorProto.FLOAT) if name and values.element(name) == kind else name
+        add("Cast", name, to=TensorProto.FLOAT) if name and values.element_type(name) == kind else name
         for name in node.input
     ]
     attributes = {attribute.name: attribute_of(node, attribute.name, None) for attribute in node.attribute}
@@ -142,7 +142,7 @@ def _in_fp32(node: NodeProto, values: Values) -> list[NodeProto]:
 
 def _backward_slice(node: NodeProto, values: Values) -> list[NodeProto]:
     """Gather along the axes of negative steps, which torch-mlir gives other sizes."""
-    shape = values.shape(node.input[0])
+    shape = values.static_shape(node.input[0])
     starts, ends, axes, steps = (values.constants.get(operand(node, position)) for position in (1, 2, 3, 4))
     if shape is None or starts is None or ends is None or steps is None or (steps > 0).all():
         return [node]
@@ -158,8 +158,8 @@ def _backward_slice(node: NodeProto, values: Values) -> list[NodeProto]:
 
 
 def _product_with_vector(node: NodeProto, values: Values) -> list[NodeProto]:
-    """Make a column of a vector behind a batch of matrices, and a row of one before it."""
-    sizes = [values.sizes(name) for name in node.input]
+    """Make a column of a vector after a batch of matrices, and a row of one before it."""
+    sizes = [values.shape(name) for name in node.input]
     ranks = [len(operand_sizes) if operand_sizes is not None else 0 for operand_sizes in sizes]
     if 1 not in ranks or max(ranks) < 3:
         return [node]

@@ -52,11 +52,11 @@ class _Taps:
 
 def _resized(node: NodeProto, values: Values) -> list[NodeProto]:
     source = node.input[0]
-    shape = values.shape(source)
+    shape = values.static_shape(source)
     if shape is None:
         return _of_run_time(node)
     add = Nodes(node)
-    kind = values.element(source)
+    kind = values.element_type(source)
     value, is_nearest = source, attribute_of(node, "mode", b"nearest") == b"nearest"
     if not is_nearest and kind != TensorProto.DOUBLE:
         value = add("Cast", value, to=TensorProto.FLOAT)

@@ -23,7 +23,7 @@ _FIRST = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 
 def _sampled(node: NodeProto, values: Values) -> list[NodeProto]:
     source, grid = node.input
-    shape, grid_shape = values.shape(source), values.shape(grid)
+    shape, grid_shape = values.static_shape(source), values.static_shape(grid)
     mode = attribute_of(node, "mode", b"linear").decode().removeprefix("bi")
     padding = attribute_of(node, "padding_mode", b"zeros").decode()
     if shape is None or grid_shape is None:

@@ -36,7 +36,7 @@ class Selection:
         empty, each = add.constant(np.zeros(length + 1, np.int64)), add.constant(np.arange(length))
         buffer = add("ScatterElements", empty, position, each, axis=0)
         self.indices = add("Slice", buffer, axis, add.constant(np.array([length])), part="indices")
-        """The indices of the true elements, of the mask's length; zeros behind the last one."""
+        """The indices of the true elements, of the mask's length; zeros past the last one."""
 
     def first(self, buffer: str, axis: int = 0, result: int | None = None) -> str:
         """Return as many elements along `axis` as there are true elements."""
@@ -46,7 +46,7 @@ class Selection:
 
 def _nonzero(node: NodeProto, values: Values) -> list[NodeProto]:
     """Return the indices of the elements that are not zero, a row per axis."""
-    shape = values.shape(node.input[0])
+    shape = values.static_shape(node.input[0])
     if shape is None:
         return [node]
     if not shape or 0 in shape:
@@ -96,10 +96,10 @@ def _unique(node: NodeProto, values: Values) -> list[NodeProto]:
     source = node.input[0]
     if axis is None or len(shape) == 1:
         source = add("Reshape", source, add.constant(np.array([-1])))
-        groups, axis = _Groups.of_elements(add, source, prod(shape), values.element(node.input[0])), 0
+        groups, axis = _Groups.of_elements(add, source, prod(shape), values.element_type(node.input[0])), 0
     else:
         axis %= len(shape)
-        groups = _Groups.of_slices(add, node, shape, axis, values.element(node.input[0]) in FLOATS)
+        groups = _Groups.of_slices(add, node, shape, axis, values.element_type(node.input[0]) in FLOATS)
     groups.give(source, axis, is_sorted)
     return add.nodes
 

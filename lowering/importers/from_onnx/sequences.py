@@ -132,7 +132,7 @@ def _parted(add: Nodes, value: str, count: int, size: int, part: str) -> list[st
 def _every_state(
     add: Nodes, step: Callable[..., list[str]], initial: list[str], shape: list[int], kind: int
 ) -> list[str]:
-    """Return each kind of state behind every step; `step` takes a builder, an index, and the states before."""
+    """Return each kind of state after every step; `step` takes a builder, an index, and the states before."""
     length = shape[0]
     begin = [add("Squeeze", name, add.constant(np.array([0]))) for name in initial]
     if length < MIN_STEPS:
@@ -176,7 +176,7 @@ class _Cell:
     hidden: int
 
     def step(self, add: Nodes, index: str, state: str, cell: str) -> list[str]:
-        """Return the hidden and the cell state behind a step.
+        """Return the hidden and the cell state after a step.
 
         Source: the ONNX operator specification, LSTM-22.
         """
@@ -204,7 +204,7 @@ class _LinearGruCell:
     hidden: int
 
     def step(self, add: Nodes, index: str, state: str) -> list[str]:
-        """Return the state behind a step."""
+        """Return the state after a step."""
         given = _parted(add, add("Gather", self.products, index, axis=0), 3, self.hidden, "given")
         own = _parted(add, _plus(add, add("MatMul", state, self.recurrent), self.bias), 3, self.hidden, "own")
         update, reset = (add("Sigmoid", add("Add", x, y)) for x, y in zip(given[:2], own[:2], strict=True))
@@ -225,7 +225,7 @@ class _GruCell:
     hidden: int
 
     def step(self, add: Nodes, index: str, state: str) -> list[str]:
-        """Return the state behind a step."""
+        """Return the state after a step."""
         given = _parted(add, add("Gather", self.products, index, axis=0), 3, self.hidden, "given")
         own = _parted(add, _plus(add, add("MatMul", state, self.gates), self.gate_bias), 2, self.hidden, "own")
         update, reset = (add("Sigmoid", add("Add", x, y)) for x, y in zip(given[:2], own, strict=True))

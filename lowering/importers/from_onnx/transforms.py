@@ -103,7 +103,7 @@ def _short_time(node: NodeProto, values: Values) -> list[NodeProto]:
     shape = shape if len(shape) == 3 else [*shape, 1]
     step = int(known(node, 1, values, "step").item())
     window = operand(node, 2)
-    windows = values.shape(window) if window else None
+    windows = values.static_shape(window) if window else None
     length = int(known(node, 3, values, "length").item()) if operand(node, 3) else (windows or [shape[1]])[0]
     _refuse_long(node, length)
     add = Nodes(node)

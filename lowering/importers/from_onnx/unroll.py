@@ -84,7 +84,7 @@ def unrolled_scan(node: NodeProto, values: Values) -> list[NodeProto] | None:
     state = len(node.input) - scans
     axes = attribute_of(node, "scan_input_axes", None) or [0] * scans
     directions = attribute_of(node, "scan_input_directions", None) or [0] * scans
-    shape = values.sizes(node.input[state])
+    shape = values.shape(node.input[state])
     trips = None if shape is None else shape[axes[0] % len(shape)]
     if trips is None or not 0 < trips <= LARGEST:
         return None

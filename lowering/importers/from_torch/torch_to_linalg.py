@@ -19,7 +19,7 @@ TO_LINALG = (
     Pass("torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true}", "operators become loops"),
 )
 ASSUMPTION = "torch.assume_strict_symbolic_shapes"
-"""What the importer says to torch-mlir's passes; of no meaning behind them."""
+"""What the importer says to torch-mlir's passes; of no meaning after them."""
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:

@@ -163,7 +163,7 @@ def keep_for_late_readers(value: ir.Value, buffer: ir.Value) -> None:
 
 
 def _is_late(use: ir.OpOperand, writer: ir.Operation, value: ir.Value) -> bool:
-    """Return whether `use` reads after `writer` has overwritten: behind it, or inside a loop that writes."""
+    """Return whether `use` reads after `writer` has overwritten: after it, or inside a loop that writes."""
     reader = use.owner.operation
     if reader == writer:
         return writer.name in LOOPS and use.operand_number != _initial(writer, value)

@@ -1,7 +1,7 @@
 """Lower loop nests over memrefs to MLIR's LLVM dialect, mostly by upstream passes.
 
 Takes the bufferized module. Gives one `llvm.func` per function, whose arguments are bare pointers, none of which
-overlaps another that is written, and behind them the sizes and strides that are known at run time only. The public
+overlaps another that is written, and after them the sizes and strides that are known at run time only. The public
 function is renamed to `symbol_of` its kernel, and returns whether its allocations succeeded, if it has any.
 Refuses buffers larger than `core.untranslatable` allows.
 """

@@ -158,7 +158,7 @@ def barrier() -> Any:
 def address(buffer: Buffer, offset: Expr, count: int) -> Any:
     """Return the address of `count` elements of shared memory or registers.
 
-    All are marked as read: TVM would put a barrier of its own behind a write.
+    All are marked as read: TVM would put a barrier of its own after a write.
     """
     return buffer.access_ptr(1, offset=offset, extent=count)
 

@@ -1,6 +1,6 @@
 """The CUDA rule for scans (prefix sums and products): each line in one pass of a block, or of several.
 
-Takes a PrimFunc of one reduction in which what comes behind an element counts as the neutral element, and elementwise
+Takes a PrimFunc of one reduction in which what comes after an element counts as the neutral element, and elementwise
 work before it. The threads of a block take a chunk of the line, a few elements each, scan their sums in shared memory,
 and go on with the next chunk. Where lines are few and long, several blocks share one; a kernel before reduces the part
 of each block.
@@ -269,7 +269,7 @@ class _Writer:
         return point | axis_values(self.scan.lines, thread.row)
 
     def _term(self, thread: Thread, position: Expr) -> Any:
-        """Return an element, or the neutral one behind the line's end."""
+        """Return an element, or the neutral one past the line's end."""
         point = self._point(thread, position)
         value = replaced(self.scan.term, point)
         return tirx.if_then_else(tirx.LT(position, index(self.length)), value, self.scan.neutral)

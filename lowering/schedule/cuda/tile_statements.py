@@ -113,7 +113,7 @@ class BlockStatements:
 
     def _loop(self, loop: Stmt, pending: _Pending) -> tuple[Any, _Pending]:
         _, after = self._visit(loop.body, pending)
-        # Once more, behind an iteration.
+        # Once more, after an iteration.
         body, after = self._visit(loop.body, pending.joined(after))
         return with_body(loop, body), pending.joined(after)
 
@@ -139,7 +139,7 @@ class BlockStatements:
         return sequence(*before, self._mapped(statement)), pending
 
     def _barrier(self, node: Node, pending: _Pending) -> tuple[list[Any], _Pending]:
-        """Return a barrier if the statement needs one before it, and what is pending behind the statement."""
+        """Return a barrier if the statement needs one before it, and what is pending after the statement."""
         reads, writes = self._accesses(node)
         if self.scope == DYNAMIC and (reads or writes):
             # TVM lays buffers over each other whose lifetimes do not meet.

@@ -31,11 +31,11 @@ def _multilabel_margin_loss(
     return multilabel_margin(input, target, F._Reduction.get_enum(reduction))
 
 
-OURS: dict[Any, Callable[..., Any]] = {
+REPLACED_FUNCTIONS: dict[Any, Callable[..., Any]] = {
     F.scaled_dot_product_attention: attention_unless_autocast,
     F.multilabel_margin_loss: _multilabel_margin_loss,
 }
-"""Functions that torch decomposes, in search of gradients, before it looks into a table of decompositions."""
+"""Functions that torch decomposes for gradients before looking at decomposition tables, by what replaces them."""
 
 
 def backend(
@@ -54,7 +54,7 @@ def backend(
     if mode is not None:
         raise UnknownOptionError("the backend mlirtri has no modes", help=f"it has options={{}}: {', '.join(OPTIONS)}")
     chosen = _checked(options or {})
-    RECORDER.watch()
+    RECORDER.watch()  # again: `torch._dynamo.reset` forgets it
     _replace_functions(graph)
     forward = partial(compiled, name="forward", options=chosen)
     backward = partial(compiled, name="backward", options=chosen)
@@ -81,7 +81,7 @@ RECORDER.watch()
 def _replace_functions(graph: torch.fx.GraphModule) -> None:
     for node in graph.graph.nodes:
         if node.op == "call_function":
-            node.target = OURS.get(node.target, node.target)
+            node.target = REPLACED_FUNCTIONS.get(node.target, node.target)
     graph.recompile()
 
 

@@ -19,7 +19,7 @@ _OUTSIDE = "draw them outside of the module, and pass them as an argument"
 
 
 def lifted(module: torch.fx.GraphModule, positions: dict[str, int]) -> list[Draw]:
-    """Replace random tensors by placeholders behind the last one; return the draws in the order of the placeholders.
+    """Replace random tensors by placeholders after the last one; return the draws in the order of the placeholders.
 
     `positions` has the argument of each placeholder that is one. Raises `KernelError` for what is not `Draw`.
     """

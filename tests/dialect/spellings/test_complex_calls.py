@@ -153,7 +153,7 @@ def test_astype_alone_leaves_out_imaginary_parts():
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
 def test_sorting_is_by_real_and_then_imaginary_parts(pipeline):
-    """NaN comes last: behind numbers those with a NaN as imaginary part, then those with one as real part."""
+    """NaN comes last: after numbers those with a NaN as imaginary part, then those with one as real part."""
     parts = [0.0, 1.0, -2.0, float("nan")]
     values = random.permutation([complex(re, im) for re in parts for im in parts])
     agree(lambda x: (np.sort(x), np.argsort(x)), values, pipeline=pipeline)

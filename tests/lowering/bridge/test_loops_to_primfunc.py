@@ -183,7 +183,7 @@ def test_carried_numbers_that_read_each_other():
 
 
 def test_memory_of_an_iteration_of_a_while_and_floats_of_counters():
-    """TVM frees memory behind a `while` unless it is told, and fails on variables of floats of counters."""
+    """TVM frees memory after a `while` unless it is told, and fails on variables of floats of counters."""
     text = f"""
     func.func @k(%n: memref<i64>, %o: memref<f64>) {{
       {INDICES}

@@ -133,7 +133,7 @@ def test_a_grid_with_too_few_names():
         with T.Kernel(1, 2) as _:
             T.clear(x)
 
-    assert "this grid has 2 axes, and 1 names stand behind `as`" in _refused(kernel, random(4))
+    assert "this grid has 2 axes, and 1 names stand after `as`" in _refused(kernel, random(4))
 
 
 def test_a_parallel_loop_that_breaks():

@@ -51,7 +51,7 @@ STATEMENTS = {
     "mask array": "v[m] = v[m][::-1]",
     "mask of rows": "a[a[:, 0] > 4] = v[:5]",
     "mask beside an integer": "a[m[:4], 1] = 5.0\na[0, m[:5]] += 1\nv[:5] = a[m[:4], 0].sum()",
-    "mask behind a slice": "a[:, m[:5]] = a[:, m[:5]] * 2\na[1:3, m[:5]] = a[1:3, :1]\nv[0] = a[:, m[:5]][1, -1]",
+    "mask after a slice": "a[:, m[:5]] = a[:, m[:5]] * 2\na[1:3, m[:5]] = a[1:3, :1]\nv[0] = a[:, m[:5]][1, -1]",
     "mask and a slice between": "b = a.reshape(2, 2, 5)\nb[m[:2], :, 0] = -1.0\nb[0, :, m[:5]] = v[:2]",
     "mask and a new axis": "v[:] = a[None, m[:4]].sum() + a[m[:4], None, 1:3].max()",
     "gather": "v[:4] = v[p]",

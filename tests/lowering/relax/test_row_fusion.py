@@ -66,7 +66,7 @@ def test_rows_of_several_axes():
 
 
 def test_rows_of_several_axes_of_a_part():
-    """Its axes end before the tensor's dimensions do: one index of both would read on behind them."""
+    """Its axes end before the tensor's dimensions do: one index of both would read on past them."""
 
     def normed(x):
         part = x[:, :6, :5]
@@ -103,7 +103,7 @@ def test_partial_results_are_read_in_the_vectors_that_were_stored(length):
     kernel = unit_rows.compile(x)
     widths = [int(each) for each in re.findall(r"vectorized\(T\.int64\((\d+)\)\)", kernel.ir["scheduled"])]
     lanes = vector_bits() // 32
-    whole = (length, length % lanes)  # a row, or what is left of it behind whole vectors
+    whole = (length, length % lanes)  # a row, or what is left of it after whole vectors
     assert all(each in whole or (each <= lanes and not each & (each - 1)) for each in widths)
     torch.testing.assert_close(kernel(x), x / x.norm(dim=-1, keepdim=True))
 
@@ -183,7 +183,7 @@ def test_the_next_row_is_on_its_way_where_rows_come_from_memory():
 
 
 def test_group_norm_of_torch_is_a_row_kernel_and_what_scales_it():
-    """The factors of channels part a row of groups, so that what comes behind the sums stays apart."""
+    """The factors of channels part a row of groups, so that what comes after the sums stays apart."""
     norm = torch.nn.GroupNorm(3, 12)
     norm.weight.data, norm.bias.data = torch.randn(12), torch.randn(12)
     x = torch.randn(2, 12, 5, 7)

@@ -1,6 +1,6 @@
 """Relax modules: random graphs of operators. The peer is NumPy, which says what each operator means.
 
-A template has both languages: NumPy's before the arrow, Relax's behind it.
+A template has both languages: NumPy's before the arrow, Relax's after it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Generates programs by filling templates: a statement is kept if the reference runs it and bounds its error.
 
 A template is text with slots. ``{a}`` is any array, ``{f}``, ``{i}``, ``{m}`` an array of floats, integers, bools,
-``{v}`` one of rank 1 and more, ``{M}`` of rank 2 and more; the first of them in a template is the subject. Slots behind
+``{v}`` one of rank 1 and more, ``{M}`` of rank 2 and more; the first of them in a template is the subject. Slots after
 it depend on it: ``{b}`` broadcasts with it, ``{d}`` has its shape, ``{c}`` is a condition of its shape, ``{q}`` can be
 multiplied with it as a matrix, ``{axis}``, ``{axes}``, ``{shape}``, ``{index}``, ``{size}``, ``{padding}`` say
 something about it. ``{k}`` and ``{s}`` are numbers, ``{dtype}`` is a dtype, ``{keep}`` a bool.

@@ -1,6 +1,6 @@
-"""Products of groups of rows with a matrix each, as mixtures of experts have them: a loop over the rows.
+"""Decompose the grouped matrix product of mixtures of experts into a loop over rows.
 
-Which matrix a row is multiplied with is known at run time only: the first one whose end, in `ends`, is behind the row.
+Which matrix a row is multiplied with is known at run time only: the first one whose end, in `ends`, is past the row.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import Rule, deco
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
-FOREIGN = "grouped_mm_fallback"
-"""The operator of `transformers` for CPUs, in its own namespace."""
+TRANSFORMERS_OPERATOR = "grouped_mm_fallback"
+"""The grouped product of the library `transformers` on CPUs, in that library's namespace of operators."""
 
 
 def grouped_product(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
-    """Return ``rows[r] @ matrices[group of r]`` for each row, and zeros for rows behind the last end."""
+    """Return ``rows[r] @ matrices[group of r]`` for each row, and zeros for rows past the last end."""
     count = matrices.shape[0]
     groups = (torch.arange(rows.shape[0], device=rows.device).unsqueeze(1) >= ends.to(torch.int64)).sum(1)
     chosen = groups.clamp(max=count - 1)
@@ -57,7 +57,7 @@ def grouped_mm(
     return result.to(rows.dtype if out_dtype is None else out_dtype)
 
 
-def foreign() -> dict[Any, Rule]:
-    """Return the rules by operators of other libraries, of those registered by now."""
-    operator = getattr(torch.ops.transformers, FOREIGN, None)
+def third_party_rules() -> dict[Any, Rule]:
+    """Return the rules for operators of other libraries, if those libraries are imported."""
+    operator = getattr(torch.ops.transformers, TRANSFORMERS_OPERATOR, None)
     return {} if operator is None else {operator.default: grouped_product}

@@ -80,7 +80,7 @@ def _direction(
     count = len(initial)
 
     def condition(number: Tensor, *rest: Tensor) -> Tensor:
-        return number < rest[count + 1].shape[0]  # behind the outputs and the states
+        return number < rest[count + 1].shape[0]  # after the outputs and the states
 
     def body(number: Tensor, outputs: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         states, (products, weight, *biases) = rest[:count], rest[count:]

@@ -44,7 +44,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     unique_elements,
     views,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.experts import foreign
+from mlirtri.lowering.importers.from_torch.decompositions.experts import third_party_rules
 from mlirtri.lowering.importers.from_torch.decompositions.images import (  # noqa: F401 - they register their rules
     grid_samples,
     pools,
@@ -65,7 +65,7 @@ Tensor = torch.Tensor
 
 def decompositions() -> dict[Any, Rule]:
     """Return the rules by operator; those that libraries register on their import are included if they are there."""
-    return {**_decompositions(), **quantised(), **foreign()}
+    return {**_decompositions(), **quantised(), **third_party_rules()}
 
 
 @cache

@@ -53,7 +53,7 @@ def _as_lengths(lengths: Any, batch: int, device: Any) -> Tensor | None:
 
 
 def _labels(targets: Tensor, lengths: Tensor, batch: int) -> Tensor:
-    """Return the labels of each target in a row; those behind its length are arbitrary ones of `targets`."""
+    """Return the labels of each target in a row; those past its length are arbitrary ones of `targets`."""
     if targets.dim() == 2:
         message = f"target_lengths are from 0 to {targets.shape[1]}"
         _assert(((lengths >= 0) & (lengths <= targets.shape[1])).all(), message)

@@ -68,7 +68,7 @@ def _last_two_fused(statements: Sequence[Any], around: Ranges) -> list[Any] | No
 
 
 def _may_move_before(loop: Stmt, statements: Sequence[Any]) -> bool:
-    """Whether definitions, allocations and stores behind a loop may stand before it."""
+    """Whether definitions, allocations and stores after a loop may stand before it."""
     others = [statement for statement in statements if not isinstance(statement, tirx.AllocBuffer)]
     if not others:
         return True
@@ -109,9 +109,9 @@ def _share_iterations(first: Any, second: Any, around: Ranges) -> bool:
 
 
 def producer_before(statements: Sequence[Any], reduction: Any, around: Ranges) -> int | None:
-    """Return the position of the last loop, if a reduction behind these statements may be computed in it; else None.
+    """Return the position of the last loop, if a reduction after these statements may be computed in it; else None.
 
-    The statements behind the loop may stand before it.
+    The statements after the loop may stand before it.
     """
     first = len(statements) - 1
     while first >= 0 and isinstance(statements[first], tirx.AllocBuffer | tirx.Bind | tirx.BufferStore):

@@ -91,7 +91,7 @@ def test_repaired_operators_match_the_reference(make):
     check(model_of(nodes, inputs), inputs, tolerance=1e-6)
 
 
-@pytest.mark.parametrize(("sizes", "match"), [([1, 1, 6, 6], "behind the tensor"), ([1, 1, "h", 6], "run time")])
+@pytest.mark.parametrize(("sizes", "match"), [([1, 1, 6, 6], "past the tensor"), ([1, 1, "h", 6], "run time")])
 def test_average_pools_that_upstream_gets_wrong_are_refused(sizes, match):
     node = helper.make_node(
         "AveragePool", ["x"], ["y"], kernel_shape=[2, 2], strides=[3, 3], pads=[0, 0, 1, 1], ceil_mode=1,

@@ -190,7 +190,7 @@ def test_products_beside_loops_stay_straight_line_code(pipeline):
 
 
 def test_scalars_pass_between_outlined_loops():
-    """An index and a number that one loop ends with: the next one, behind a product, begins with them."""
+    """An index and a number that one loop ends with: the next one, after a product, begins with them."""
     text = OUTLINED_LOOPS.replace("%q = scf.for", "%q, %half, %last = scf.for")
     text = text.replace(
         f"iter_args(%x = %p) -> {SQUARE} {{",

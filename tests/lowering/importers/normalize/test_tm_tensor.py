@@ -86,7 +86,7 @@ def sort(shape: str, axis: int, comparison: str, kind: str = "f32") -> str:
 @pytest.mark.parametrize("pipeline", PIPELINES)
 @pytest.mark.parametrize("predicate", ["ole", "oge", "olt", "ogt"])
 def test_sorts_of_several_tensors_by_one_key(predicate, pipeline):
-    """In ascending or descending order, equal elements in theirs; NaN is behind all numbers, as in torch."""
+    """In ascending or descending order, equal elements in theirs; NaN is after all numbers, as in torch."""
     shape = (2, 21)
     body = sort("2x21", 1, f"%p = arith.cmpf {predicate}, %a, %b : f32")
     kernel = compiled(body, {"x": "2x21xf32", "n": "2x21xi64"}, {"t#0": "2x21xf32", "t#1": "2x21xi64"}, pipeline)

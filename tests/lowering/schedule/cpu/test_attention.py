@@ -192,7 +192,7 @@ def test_keys_that_heads_share_are_not_copied():
 
 
 class GroupedHeads(torch.nn.Module):
-    """Two heads of keys for six of queries, repeated as language models do it, with the heads merged behind."""
+    """Two heads of keys for six of queries, repeated as language models do it, with the heads merged after."""
 
     def forward(self, q, k, v):
         k, v = (x[:, :, None].expand(1, 2, 3, 40, 16).reshape(1, 6, 40, 16) for x in (k, v))

@@ -102,7 +102,7 @@ def test_lines_of_torch_programs_that_are_planes_of_one_column():
 
 
 def before_forbidden_memory(*shape: int) -> torch.Tensor:
-    """Random numbers behind which lies a page that nobody may read."""
+    """Random numbers after which lies a page that nobody may read."""
     size = 4 * prod(shape)
     pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
