@@ -15,7 +15,7 @@ from mlirtri.dialect.base.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
 from mlirtri.language.arguments import is_other_array, shown_type
 from mlirtri.lowering.core.interface import TensorParameter
-from mlirtri.settings import users_stacklevel
+from mlirtri.settings import users_frame
 
 _NUMBERS = {bool: (bool,), int: (bool, int), float: (bool, int, float)}
 """Python's type for a dtype's numbers to the types that all such numbers hold."""
@@ -195,11 +195,12 @@ class ArgumentConversion:
         if self.has_warned:
             return
         self.has_warned = True
-        warnings.warn(
+        frame = users_frame()
+        # Without a registry: Python would show the text once per line, and kernels may have one name.
+        warnings.warn_explicit(
             f"{self.name}(): {self.parameter.name!r} is not contiguous and is copied at each call",
-            NonContiguousWarning,
-            stacklevel=users_stacklevel(),
-        )
+            NonContiguousWarning, frame.f_code.co_filename, frame.f_lineno,
+        )  # fmt: skip
 
 
 def _flat(view: Callable[[torch.Tensor], torch.Tensor] | None) -> Callable[[torch.Tensor], torch.Tensor]:

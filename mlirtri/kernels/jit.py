@@ -58,6 +58,8 @@ class JitFunction:
         self._lookup = Lookup()
         """Calls once more whose arguments have been seen."""
         self._history = History(function.__qualname__)
+        self._held: dict[int, Kernel] = {}
+        """What `compile` gave, the latest last."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> JitFunction:
         """Refuse to be a method: `self` is not a tensor."""
@@ -146,6 +148,7 @@ class JitFunction:
         dropped = {id(entry.kernel) for _, entry in in_order[:-limit]} - kept
         for content in [content for content, kernel in _kernels.items() if id(kernel) in dropped]:
             del _kernels[content]
+        self._held = {identity: kernel for identity, kernel in self._held.items() if identity not in dropped}
         self._lookup.forget()
 
     def explain(self) -> Recompiles:
@@ -169,10 +172,18 @@ class JitFunction:
             named = dict(zip(named, _without_dlpack(tuple(named.values())), strict=True))
             options = Options(target, pipeline, schedule).over(self.usual_options())
             with COMPILING:
-                return self._compiled(named, options).kernel
+                return self._held_kernel(self._compiled(named, options).kernel)
         except KernelError as error:
             hide_frames(error)
             raise
+
+    def _held_kernel(self, kernel: Kernel) -> Kernel:
+        """Keep a kernel that `compile` gave, so that a call finds it when the caller has dropped it."""
+        self._held.pop(id(kernel), None)
+        self._held[id(kernel)] = kernel
+        while len(self._held) > settings.get("MLIRTRI_MAX_KERNELS"):
+            del self._held[next(iter(self._held))]
+        return kernel
 
     def get_tir(self, *arguments: Any, **keywords: Any) -> str:
         """Return the scheduled TIR of the kernel that `compile` gives for these arguments."""

@@ -29,6 +29,7 @@ from mlirtri.measure.subjects import KernelSubject, ProgramSubject, subjects_of
 from mlirtri.measure.timing import Timed, samples, wait_for
 
 Subject = KernelSubject | ProgramSubject
+NO_TIMES = "emulated: no times"
 EAGER = ("numpy", "torch")
 """The libraries that run the plain function."""
 
@@ -55,6 +56,11 @@ class Contender:
     @property
     def runs(self) -> bool:
         return self.row.refusal is None and self.call is not None
+
+    @property
+    def is_emulated(self) -> bool:
+        """Return whether it runs on a device that is emulated, whose times say nothing of a real one."""
+        return self.kernel is not None and self.kernel.target.is_emulated
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ def compared(subject: Subject, columns: Sequence[Column], extras: Extras) -> Com
     contenders += contenders_beside(subject, extras.beside)
     names, reference, expected = check_numbers(contenders, subject)
     time_rounds(contenders, subject, names, extras.repeat)
-    notes: list[str] = []
+    notes = [f"{each.row.name}: {NO_TIMES}" for each in contenders if each.runs and each.is_emulated]
     if extras.profile:
         from mlirtri.measure.launch_costs import add_costs  # loads what costs are counted in
 
@@ -277,8 +283,8 @@ def run_each(steps: Sequence[Callable[[], None]]) -> None:
 def time_rounds(
     contenders: Sequence[Contender], subject: Subject, names: Sequence[str], repeat: int | None
 ) -> None:  # fmt: skip
-    """Give the row of each contender that ran its times, from rounds in which they alternate."""
-    running = [contender for contender in contenders if contender.runs]
+    """Give the row of each contender that ran its times, from rounds in which they alternate; none if emulated."""
+    running = [contender for contender in contenders if contender.runs and not contender.is_emulated]
     calls = [
         Timed(contender.call, preparation(contender, subject, names))
         for contender in running

@@ -13,6 +13,7 @@ from mlirtri.kernels.options import Options
 from mlirtri.lowering.core.tracebacks import public
 from mlirtri.measure.columns import Column
 from mlirtri.measure.comparison import (
+    NO_TIMES,
     Contender,
     Subject,
     check_numbers,
@@ -227,7 +228,8 @@ def _costed(contender: Contender, subject: Subject) -> list[str]:
         for each in kernel.stats.get("launches", ())
     )
     contender.row = replace(contender.row, launches=launches)
-    return ["launches on a CUDA device are not timed one by one; threads are those of all blocks"]
+    times = NO_TIMES if kernel.target.is_emulated else "launches on a CUDA device are not timed one by one"
+    return [f"{times}; threads are those of all blocks"]
 
 
 def _together(launches: Sequence[LaunchCost]) -> KernelCost:

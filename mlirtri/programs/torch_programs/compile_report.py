@@ -10,11 +10,9 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-import time
 import warnings
-import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,12 +38,19 @@ class GraphRecord:
     """Operators of ATen in it."""
     span: Span | None
     """The line of the first of them."""
-    seconds: float
-    """From the graph to its kernel; a graph of run-time sizes is compiled when it is called."""
     refused: str | None = None
     """Why it was not compiled; None where it was."""
-    kernels: Callable[[], int] = field(default=lambda: 0, repr=False)
-    """Counts the kernels that were compiled from it, one for each set of sizes."""
+    compilations: Sequence[Any] = field(default=(), repr=False)
+    """The `Compilations` of its parts."""
+
+    def kernels(self) -> int:
+        """Return how many kernels were compiled from it until now, one for each set of sizes."""
+        return sum(part.kernels for part in self.compilations)
+
+    @property
+    def seconds(self) -> float:
+        """Return what compiling them took; a graph of run-time sizes is compiled when it is called."""
+        return sum(part.seconds for part in self.compilations)
 
 
 @dataclass(frozen=True)
@@ -114,14 +119,12 @@ class Recorder:
         self._graphs_in_frame += 1
         operators = [node for node in graph.graph.nodes if node.op == "call_function"]
         span = next((span for node in operators if (span := span_of_node(node)) is not None), None)
-        start = time.perf_counter()
         try:
             result = compile_graph()
         except KernelError as error:
-            self.graphs.append(GraphRecord(name, len(operators), span, time.perf_counter() - start, error.message))
+            self.graphs.append(GraphRecord(name, len(operators), span, error.message))
             raise
-        kernels = _counter(result)
-        self.graphs.append(GraphRecord(name, len(operators), span, time.perf_counter() - start, None, kernels))
+        self.graphs.append(GraphRecord(name, len(operators), span, None, _compilations(result)))
         return result
 
     def _begin(self, _: Any) -> None:
@@ -192,20 +195,8 @@ def _is_only_backend() -> bool:
     return bool(backends) and all(getattr(backend, "compiler_name", "") == "mlirtri" for backend in backends)
 
 
-def _counter(result: Any) -> Callable[[], int]:
-    """Return what counts the kernels of a compiled graph without keeping it alive; after its end, the last count."""
-
-    def counted(graph: Any) -> int:
-        parts: list[Any] = list(graph.modules()) if isinstance(graph, torch.nn.Module) else [graph]
-        functions = [getattr(part, "function", part) for part in parts]
-        return sum(len(function.kernels) for function in functions if hasattr(function, "kernels"))
-
-    reference, last = weakref.ref(result), counted(result)
-
-    def count() -> int:
-        nonlocal last
-        if (alive := reference()) is not None:
-            last = counted(alive)
-        return last
-
-    return count
+def _compilations(result: Any) -> list[Any]:
+    """Return what counts the compilations of each compiled function of a graph, without keeping the graph alive."""
+    parts: list[Any] = list(result.modules()) if isinstance(result, torch.nn.Module) else [result]
+    functions = [getattr(part, "function", part) for part in parts]
+    return [function.compilations for function in functions if hasattr(function, "compilations")]

@@ -7,7 +7,10 @@ graph. Checks of torch.linalg, which AOTAutograd orders by a token, become asser
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,6 +34,22 @@ _CHECK = aten._linalg_check_errors.default
 _EFFECTS = torch.ops.higher_order.with_effects
 
 
+@dataclass
+class Compilations:
+    """How many kernels were compiled from a graph, and how long that took; outlives the graph."""
+
+    kernels: int = 0
+    seconds: float = 0.0
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Count a compilation, unless it is refused."""
+        start = time.perf_counter()
+        yield
+        self.kernels += 1
+        self.seconds += time.perf_counter() - start
+
+
 class TracedFunction:
     """A graph with the kernels compiled from it."""
 
@@ -41,13 +60,15 @@ class TracedFunction:
         self.options = dict(options)
         self.is_static = not any(_is_symbolic(node) for node in graph.graph.nodes if node.op == "placeholder")
         self.kernels: dict[Any, _Static] = {}
+        self.compilations = Compilations()
         if self.is_static:
-            self.kernels[None] = _Static(graph, name, self.options)
+            with self.compilations.timed():
+                self.kernels[None] = _Static(graph, name, self.options)
 
     def __call__(self, *arguments: Any) -> list[Any]:
         key = None if self.is_static else tuple(_size_of(argument) for argument in arguments)
         if key not in self.kernels:
-            with EXPORTING:
+            with self.compilations.timed(), EXPORTING:
                 self.kernels[key] = _Static(_traced(self.graph, arguments), self.name, self.options)
         if not torch.is_grad_enabled():
             return self.kernels[key](arguments)

@@ -61,6 +61,16 @@ def test_scalars_and_empty_tensors(shape, pipeline):
     assert torch.equal(total(tensor), tensor.sum())
 
 
+def test_a_copy_is_said_once_per_kernel_and_argument_of_one_line_too():
+    x = np.ones((4, 4), np.float32).T
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for kernel in (mt.jit(lambda a: a + 3), mt.jit(lambda a: a * 3)):
+            for _ in range(2):
+                kernel(x)
+    assert [str(each.message) for each in caught] == ["lambda_(): 'a' is not contiguous and is copied at each call"] * 2
+
+
 @every_pipeline
 def test_strided_arguments_are_copied_and_that_is_said_once(pipeline):
     kernel = mt.jit(add, pipeline=pipeline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import math
 import sys
@@ -308,3 +309,12 @@ def test_threads_compile_different_functions(x):
 def test_threads_read_passes_of_one_kernel(x):
     kernel = mt.jit(lambda a: (a - 1).exp()).compile(x)
     together(3, lambda number: kernel.passes["fused"]["cse"])
+
+
+def test_a_call_finds_what_compile_gave_although_nobody_kept_it(monkeypatch):
+    monkeypatch.setenv("MLIRTRI_CACHE", "0")
+    function = mt.jit(lambda a: a * 5 - 1)
+    function.compile(np.ones(3, np.float32))
+    gc.collect()
+    function(np.ones(3, np.float32))
+    assert function.compiles == 1

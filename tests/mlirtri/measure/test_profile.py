@@ -117,7 +117,9 @@ def test_an_unknown_order_and_a_kernel_that_is_refused(rows, capsys):
 def test_launches_of_emulated_cuda_have_bytes_and_no_times(rows):
     found = mt.profile("rows.py::scaled", target="cuda:emulated", repeat=1)
     assert [(launch.bytes, launch.seconds) for launch in found.launches] == [(320, None)]
-    assert "not timed one by one" in str(found)
+    assert "emulated: no times" in str(found)
+    assert found.call_seconds is None
+    assert "a call takes" not in str(found)
 
 
 def test_flops_count_comparisons_and_what_a_let_holds():

@@ -121,6 +121,20 @@ def test_kernels_of_a_graph_that_is_gone_are_still_counted():
     assert [graph.kernels() for graph in mt.torch_report().graphs] == [1]
 
 
+def test_compilations_of_a_dynamic_graph_take_time_and_are_counted_when_it_is_gone():
+    compiled = torch.compile(lambda x: (x * 2).sum(), backend="mlirtri", dynamic=True)
+    compiled(torch.ones(3))
+    [graph] = mt.torch_report().graphs
+    before = graph.seconds
+    assert before > 0
+    compiled(torch.ones(5))
+    del compiled
+    torch._dynamo.reset()
+    gc.collect()
+    assert graph.kernels() >= 1
+    assert graph.seconds >= before
+
+
 def test_another_backend_in_the_process_silences_the_warning():
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
     with torch.no_grad(), warnings.catch_warnings():
