@@ -160,8 +160,14 @@ def _load_dialects_of(passes: str, context: ir.Context) -> None:
 
 def torch_importer() -> tuple[Any, Any, Any]:
     """Return torch-mlir's importers of torch.fx modules and of graph nodes, and its cache of types and locations."""
+    import torch
+    from torch_mlir.extras import fx_importer
     from torch_mlir.extras.fx_importer import ContextCache, FxImporter, GraphNodeImporter
 
+    # Its tables lack what its dialect has.
+    for dtype, number in ((torch.uint16, 27), (torch.uint64, 29)):
+        fx_importer.TORCH_DTYPE_TO_MLIR_TYPE_ASM[dtype] = f"ui{dtype.itemsize * 8}"
+        fx_importer.TORCH_DTYPE_TO_INT[dtype] = number
     return FxImporter, GraphNodeImporter, ContextCache
 
 

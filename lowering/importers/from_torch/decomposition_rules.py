@@ -23,11 +23,14 @@ SCALAR_RULES: Table = Registry("decomposition of scalars")
 """Rules for rank-0 operands of operators along an axis."""
 COMPLEX_RULES: Table = Registry("decomposition of complex operands")
 """Rules for complex operands or results."""
+UNSIGNED_RULES: Table = Registry("decomposition of uint16 and uint64")
+"""Rules for results of uint16 or uint64."""
 RULES: Table = Registry("decomposition")
 """All other rules. They replace the decompositions that torch and torch-mlir have."""
 
 decomposes_scalars = SCALAR_RULES.register
 creates_complex = COMPLEX_RULES.register
+creates_unsigned = UNSIGNED_RULES.register
 decomposes = RULES.register
 
 

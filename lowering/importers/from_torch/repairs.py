@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, scf
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, scf
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_torch.builder import (
     as_type,
@@ -32,9 +32,10 @@ from mlirtri.lowering.importers.from_torch.builder import (
     tensor_type,
     zero,
 )
+from mlirtri.lowering.mlir.constants import array_constant
 
 ENDLESS = 2**63 - 1
-LOOP = "torch.prim.Loop"
+LOOP, LITERAL = "torch.prim.Loop", "torch.vtensor.literal"
 _NUMBERS = {"!torch.int": "i64", "!torch.float": "f64", "!torch.bool": "i1"}
 """torch's numbers, and what they are in MLIR."""
 
@@ -151,11 +152,26 @@ def _bitcast(operation: ir.Operation) -> None:
     if shape != shape_of(operation.operands[0]):
         return
     source, target = (bare_type(shape, operand) for operand in (element_of(operation.operands[0]), element))
+    if source == target and _is_filled(operation.operands[0]):
+        # Literals of uint16 and uint64 are not valid, and casts of a constant become one.
+        element_type = target.element_type
+        number = int(array_constant(_elements(operation.operands[0].owner)).flat[0])
+        compute(operation, lambda _: arith.constant(element_type, ir.IntegerAttr.get(element_type, number)))
+        return
     bits = ir.Operation.create("torch_c.to_builtin_tensor", [source], [operation.operands[0]]).result
     if source != target:
         bits = ir.Operation.create("tensor.bitcast", [target], [bits]).result
     result.replace_all_uses_with(ir.Operation.create("torch_c.from_builtin_tensor", [result.type], [bits]).result)
     operation.erase()
+
+
+def _is_filled(value: ir.Value) -> bool:
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and owner.name == LITERAL and _elements(owner).is_splat
+
+
+def _elements(literal: ir.Operation) -> ir.DenseElementsAttr:
+    return ir.DenseElementsAttr(literal.attributes["value"])
 
 
 def _power(operation: ir.Operation) -> None:

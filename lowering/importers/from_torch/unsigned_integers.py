@@ -65,6 +65,8 @@ OF_64_BITS = {
     "torch.aten.bitwise_right_shift.Tensor": lambda x, y: arith.shrui(x, y),
 }
 """What is computed of two tensors of uint64 without torch-mlir."""
+FLOATS = ({"f32"}, {"f64"})
+"""The dtypes of results that are floats of one width."""
 _UNSIGNED = re.compile(r",ui(8|16|32|64)>")
 
 
@@ -74,6 +76,9 @@ def rewrite(module: ir.Module) -> None:
         if (make := _builder_of_uint64(operation)) is not None:
             with operation.location, ir.InsertionPoint(operation):
                 compute(operation, make)
+        elif _gives_floats(operation):
+            with operation.location, ir.InsertionPoint(operation):
+                _convert_operands(operation)
     operations = [operation for operation in all_operations(module) if _depends_on_sign(operation)]
     refuse(_too_wide(operations), "signed integers", "cast to int64 before, where the numbers fit")
     for operation in operations:
@@ -97,6 +102,23 @@ def _is_float_to_wide(power: ir.Operation) -> bool:
     base, exponent = power.operands
     same = shape_of(base) == shape_of(exponent) == shape_of(power.results[0])
     return same and base.type == power.results[0].type and "f" in element_of(base) and _width(exponent) == 64
+
+
+def _gives_floats(operation: ir.Operation) -> bool:
+    is_aten = operation.name.startswith(("torch.aten.", "torch.prims.")) and operation.name not in CASTS | QUANTISED
+    is_wide = any(_width(operand) == 64 for operand in operation.operands)
+    return is_aten and is_wide and {element_of(result) for result in operation.results} in FLOATS
+
+
+def _convert_operands(operation: ir.Operation) -> None:
+    """Convert operands of uint64 to the dtype of the result, as eager does before it computes floats of integers."""
+    element = element_of(operation.results[0])
+    for position, operand in enumerate(operation.operands):
+        if _width(operand) == 64:
+            number = bare_type([], element).element_type
+            conversion = cast(operand, element)
+            operation.operands[position] = conversion
+            compute(conversion.owner, lambda x, number=number: arith.uitofp(number, x))
 
 
 def _width(value: ir.Value) -> int:

@@ -24,6 +24,17 @@ class ArgumentLeaf:
     is_constant: bool = False
     value: Any = None
     """Of a constant: what the module was exported for."""
+    is_complex32: bool = False
+    """Whether it is a tensor of complex32, which the function takes as complex64."""
+
+    def converted(self, name: str, leaf: Any) -> Any:
+        """Return what the function `name` takes for this leaf; raises `ArgumentMismatchError`."""
+        if not self.is_complex32:
+            return leaf
+        if not isinstance(leaf, torch.Tensor) or leaf.dtype != torch.complex32:
+            got = leaf.dtype if isinstance(leaf, torch.Tensor) else type(leaf).__name__
+            raise ArgumentMismatchError(f"{name}(): {self.name!r} is a tensor of torch.complex32, got {got}")
+        return leaf.to(torch.complex64)
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,7 @@ class Returned:
     """The source of one leaf of the results."""
 
     kind: str
-    """``result`` or ``scalar`` of the function, ``input``, ``param``, or ``constant``."""
+    """``result``, ``complex32`` or ``scalar`` of the function, ``input``, ``param``, or ``constant``."""
     what: Any
     """Its number, name or value."""
 

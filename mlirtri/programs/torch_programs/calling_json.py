@@ -25,7 +25,7 @@ def calling_json(calling: Calling) -> dict[str, Any]:
     """Return the JSON of a calling convention; raises `ArtifactError` for values and structures that have none."""
     return {
         "arguments": _structure_json(calling.arguments),
-        "inputs": [[leaf.name, leaf.is_constant, _plain(leaf.value)] for leaf in calling.inputs],
+        "inputs": [[leaf.name, leaf.is_constant, _plain(leaf.value), leaf.is_complex32] for leaf in calling.inputs],
         "results": _structure_json(calling.results),
         "returned": [[leaf.kind, _plain(leaf.what)] for leaf in calling.returned],
         "buffer_updates": dict(calling.buffer_updates),
@@ -43,7 +43,7 @@ def calling_of_json(data: dict[str, Any]) -> Calling:
     expressions = tuple((leaf, axis, _expression(text)) for leaf, axis, text in data["expressions"])
     return Calling(
         pytree.treespec_loads(data["arguments"]),
-        tuple(ArgumentLeaf(name, is_constant, value) for name, is_constant, value in data["inputs"]),
+        tuple(ArgumentLeaf(*leaf) for leaf in data["inputs"]),
         pytree.treespec_loads(data["results"]),
         tuple(Returned(kind, what) for kind, what in data["returned"]),
         data["buffer_updates"],

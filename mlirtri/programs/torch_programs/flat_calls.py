@@ -15,6 +15,8 @@ def flat_call(calling: Calling, runner: Runner, general: Call) -> Call:
     """Return `general`, made faster for plain tensors or arrays."""
     if calling.input_updates or calling.buffer_updates or calling.draws or not _takes_leaves(calling):
         return general
+    if any(argument.is_complex32 for argument in calling.inputs):
+        return general
     if any(argument.is_constant for argument in calling.inputs):
         return _with_constants(calling, runner, general)
     numbers = [leaf.what for leaf in calling.returned if leaf.kind == "result"]

@@ -27,8 +27,11 @@ from mlirtri.programs.torch_programs.lifted_draws import lifted
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
-    """Return the parts of `program`, whose graph is changed; raises `KernelError`."""
+def split_program(program: Any, halves: tuple[set[int], set[int]] = (set(), set())) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
+    """Return the parts of `program`, whose graph is changed; raises `KernelError`.
+
+    `halves` are the positions of its inputs and outputs that the module takes and returns as complex32.
+    """
     graph = program.graph_module.graph
     masked_writes.rewrite(graph)
     _keep_own_messages(graph)
@@ -37,10 +40,10 @@ def split_program(program: Any) -> tuple[TorchGraph, dict[str, torch.Tensor], Ca
     dynamic_views.rewrite(graph)
     known_results.fold_quotients(graph)
     known_results.empty_results(graph)
-    bound, tensors, inputs = _inputs(program, graph)
+    bound, tensors, inputs = _inputs(program, graph, halves[0])
     positions = {leaf.name: position for position, leaf in enumerate(inputs) if not leaf.is_constant}
     draws = lifted(program.graph_module, positions)
-    calling = replace(_outputs(program, graph, bound, inputs), draws=tuple(draws))
+    calling = replace(_outputs(program, graph, bound, inputs, halves[1]), draws=tuple(draws))
     for node in [node for node in graph.nodes if node.op == "placeholder"]:
         if not node.users and node.name in bound:
             graph.erase_node(node)
@@ -63,12 +66,14 @@ def _keep_own_messages(graph: Any) -> None:
             graph.erase_node(node)
 
 
-def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.Tensor], list[ArgumentLeaf]]:
+def _inputs(
+    program: Any, graph: Any, halves: set[int]
+) -> tuple[dict[str, str], dict[str, torch.Tensor], list[ArgumentLeaf]]:
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
     bound: dict[str, str] = {}
     tensors: dict[str, torch.Tensor] = {}
     inputs: list[ArgumentLeaf] = []
-    for spec in program.graph_signature.input_specs:
+    for position, spec in enumerate(program.graph_signature.input_specs):
         if spec.kind in _HELD:
             bound[spec.arg.name] = spec.target
             tensors[spec.target] = _held(program, spec.target)
@@ -82,7 +87,7 @@ def _inputs(program: Any, graph: Any) -> tuple[dict[str, str], dict[str, torch.T
             inputs.append(ArgumentLeaf(spec.arg.name, True, spec.arg.value))
             graph.erase_node(nodes[spec.arg.name])
         else:
-            inputs.append(ArgumentLeaf(spec.arg.name))
+            inputs.append(ArgumentLeaf(spec.arg.name, is_complex32=position in halves))
     return bound, tensors, inputs
 
 
@@ -105,13 +110,16 @@ def _held(program: Any, name: str) -> torch.Tensor:
     return tensor.detach()
 
 
-def _outputs(program: Any, graph: Any, bound: dict[str, str], inputs: list[ArgumentLeaf]) -> Calling:
+def _outputs(
+    program: Any, graph: Any, bound: dict[str, str], inputs: list[ArgumentLeaf], halves: set[int]
+) -> Calling:
     [output] = [node for node in graph.nodes if node.op == "output"]
     positions = {leaf.name: position for position, leaf in enumerate(inputs) if not leaf.is_constant}
     outputs: list[Any] = []
     returned: list[Returned] = []
     updates: dict[OutputKind, dict[str, int]] = {OutputKind.BUFFER_MUTATION: {}, OutputKind.USER_INPUT_MUTATION: {}}
-    for spec, node in zip(program.graph_signature.output_specs, output.args[0], strict=True):
+    pairs = zip(program.graph_signature.output_specs, output.args[0], strict=True)
+    for position, (spec, node) in enumerate(pairs):
         if spec.kind in updates:
             _refuse_another_shape(graph, spec, node)
             updates[spec.kind][spec.target] = _number(outputs, node)
@@ -124,7 +132,8 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], inputs: list[Argum
         elif node.name in bound:
             returned.append(Returned("param", bound[node.name]))
         else:
-            kind = "result" if isinstance(spec.arg, TensorArgument) else "scalar"
+            kind = "complex32" if position in halves else "result"
+            kind = kind if isinstance(spec.arg, TensorArgument) else "scalar"
             returned.append(Returned(kind, _number(outputs, node)))
     kept_params = {leaf.what for leaf in returned if leaf.kind == "param"} | set(updates[OutputKind.BUFFER_MUTATION])
     output.args = (tuple(outputs),)

@@ -29,6 +29,7 @@ from mlirtri.errors import (
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
+from mlirtri.lowering.importers.from_torch.graph_passes import half_complex
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
 from mlirtri.lowering.importers.from_torch.tracing.tracing import (
     EXPORTING,
@@ -66,8 +67,8 @@ def from_torch(
         if isinstance(module, str | os.PathLike):
             name, module = Path(module).stem, _archive(Path(module))
         with EXPORTING, COLLECTIONS:
-            exported = _exported(module, _positional(args), dict(kwargs or {}), dynamic_shapes, strict)
-            graph, tensors, calling = split_program(exported)
+            exported, halves = _exported(module, _positional(args), dict(kwargs or {}), dynamic_shapes, strict)
+            graph, tensors, calling = split_program(exported, halves)
         program = TorchProgram(_as_symbol(name or _name_of(module)), graph, tensors, calling)
         program.original = ("torch", module)
         return program
@@ -146,6 +147,7 @@ class TorchProgram(Program):
 
 
 def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:
+    """Return the decomposed program, and the positions of its inputs and outputs that were complex32."""
     if isinstance(module, torch.jit.ScriptModule):
         raise KernelTypeError(
             "TorchScript modules are not taken: torch.export, which reads a module's Python, cannot read them",
@@ -169,9 +171,20 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
         with warnings.catch_warnings(), functional_kernels(module.graph_module):
             # torch warns about its own use of its own class.
             warnings.simplefilter("ignore", FutureWarning)
-            return module.run_decompositions(decompositions())
+            return _decomposed(module)
+    except KernelError:
+        raise
     except Exception as error:
         raise UnsupportedOperationError(f"torch cannot decompose the program: {_first_line(error)}") from error
+
+
+def _decomposed(exported: Any) -> tuple[Any, tuple[set[int], set[int]]]:
+    halves: tuple[set[int], set[int]] = set(), set()
+    if half_complex.has_half_complex(exported):
+        exported = exported.run_decompositions({})
+        halves = half_complex.positions(exported)
+        half_complex.rewrite(exported)
+    return exported.run_decompositions(decompositions()), halves
 
 
 def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:

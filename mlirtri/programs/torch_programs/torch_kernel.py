@@ -91,7 +91,7 @@ class TorchKernel(Kernel):
     def on_leaves(self, leaves: list[Any]) -> list[Any]:
         """Call with flat arguments, and return flat results."""
         pairs = zip(self.calling.inputs, leaves, strict=True)
-        inputs = [leaf for parameter, leaf in pairs if not parameter.is_constant]
+        inputs = [parameter.converted(self.name, leaf) for parameter, leaf in pairs if not parameter.is_constant]
         inputs += [draw.tensor(leaves) for draw in self.calling.draws]
         if self.calling.input_updates or self.calling.buffer_updates:
             self._check_written(leaves)
@@ -147,6 +147,8 @@ class TorchKernel(Kernel):
     def _part(self, returned: Returned, leaves: list[Any], results: tuple[Any, ...]) -> Any:
         if returned.kind == "result":
             return results[returned.what]
+        if returned.kind == "complex32":
+            return _as_tensor(results[returned.what]).to(torch.complex32)
         if returned.kind == "scalar":
             value = results[returned.what]
             return value.item() if isinstance(value, (torch.Tensor, np.generic)) else value

@@ -8,7 +8,7 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 - `table.py`: the whole table, as torch takes it; rank-0 operands and assertions
 - `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`,
   `bessel_functions.py`, `orthogonal_polynomials.py`: elementwise operators
-- `complex_tensors.py`, `complex_functions.py`: complex operands
+- `complex_tensors.py`, `complex_functions.py`: complex operands; `unsigned_tensors.py`: results of uint16 and uint64
 - `norms.py`: norms of vectors and matrices, distances
 - `reductions.py`, `order_statistics.py`, `unique_elements.py`, `counting.py`: reductions, scans, sorting
 - `random_numbers.py`: draws that depend on elements

@@ -272,7 +272,7 @@ for _operator, _number in {
     aten.tril.default: None,
 }.items():
     decomposes_complex(_operator)(by_parts(_operator, _number))
-for _operator, _number in {
+CREATED = {
     aten.full.default: 1,
     aten.full_like.default: 1,
     aten.new_full.default: 2,
@@ -288,7 +288,9 @@ for _operator, _number in {
     aten.empty.memory_format: None,
     aten.empty_like.default: None,
     aten.new_empty.default: None,
-}.items():
+}
+"""Operators that create a tensor, with the position of the number that fills it, None where there is none."""
+for _operator, _number in CREATED.items():
     creates_complex(_operator)(filled_by_parts(_operator, _number))
 for _operator in (
     aten.logical_not.default,

@@ -16,6 +16,7 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     COMPLEX_RULES,
     RULES,
     SCALAR_RULES,
+    UNSIGNED_RULES,
     Rule,
     chained,
     decomposes,
@@ -42,6 +43,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     reductions,
     special_functions,
     unique_elements,
+    unsigned_tensors,
     views,
 )
 from mlirtri.lowering.importers.from_torch.decompositions.experts import third_party_rules
@@ -71,7 +73,7 @@ def decompositions() -> dict[Any, Rule]:
 @cache
 def _decompositions() -> dict[Any, Rule]:
     table = {**torch_decompositions(), **RULES}
-    for layer in (COMPLEX_RULES, SCALAR_RULES):
+    for layer in (COMPLEX_RULES, UNSIGNED_RULES, SCALAR_RULES):
         for operator, rule in layer.items():
             table[operator] = chained([rule, table[operator]] if operator in table else [rule])
     return table

@@ -1,10 +1,12 @@
 """Rewrites of exported torch.fx graphs into what torch-mlir's importer takes.
 
 *Takes* the graph of a `torch.export.ExportedProgram`. *Gives* it, changed in place. *Refuses* writes at a
-data-dependent number of indices with an unknown number of values (`masked_writes.py`).
+data-dependent number of indices with an unknown number of values (`masked_writes.py`), and the bits of complex32.
 
-`mlirtri/programs/torch_programs/graphs.py` runs them in this order; `from_stablehlo` runs some, on LAPACK's routines:
+`mlirtri/programs/torch_programs/graphs.py` runs them in this order, the first before torch decomposes the graph;
+`from_stablehlo` runs some, on LAPACK's routines:
 
+- `half_complex.py`: complex32 in complex64
 - `masked_writes.py`: common subexpressions of `nonzero`, so that sizes agree
 - `items.py`: Python arithmetic on results of `item()`, computed on rank-0 tensors instead
 - `python_numbers.py`: arithmetic on sizes and Python numbers
