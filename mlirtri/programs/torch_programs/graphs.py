@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -19,6 +20,7 @@ from mlirtri.lowering.importers.from_torch.graph_passes import (
     masked_writes,
     python_numbers,
 )
+from mlirtri.lowering.importers.from_torch.graph_passes.half_complex import Positions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph, span_of_node
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned, Sizes
 from mlirtri.programs.torch_programs.kernel_calls import kernel_calls
@@ -27,7 +29,9 @@ from mlirtri.programs.torch_programs.lifted_draws import lifted
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-def split_program(program: Any, halves: tuple[set[int], set[int]] = (set(), set())) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
+def split_program(
+    program: Any, halves: Positions = (frozenset(), frozenset())
+) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
     """Return the parts of `program`, whose graph is changed; raises `KernelError`.
 
     `halves` are the positions of its inputs and outputs that the module takes and returns as complex32.
@@ -67,7 +71,7 @@ def _keep_own_messages(graph: Any) -> None:
 
 
 def _inputs(
-    program: Any, graph: Any, halves: set[int]
+    program: Any, graph: Any, halves: Set[int]
 ) -> tuple[dict[str, str], dict[str, torch.Tensor], list[ArgumentLeaf]]:
     nodes = {node.name: node for node in graph.nodes if node.op == "placeholder"}
     bound: dict[str, str] = {}
@@ -110,9 +114,7 @@ def _held(program: Any, name: str) -> torch.Tensor:
     return tensor.detach()
 
 
-def _outputs(
-    program: Any, graph: Any, bound: dict[str, str], inputs: list[ArgumentLeaf], halves: set[int]
-) -> Calling:
+def _outputs(program: Any, graph: Any, bound: dict[str, str], inputs: list[ArgumentLeaf], halves: Set[int]) -> Calling:
     [output] = [node for node in graph.nodes if node.op == "output"]
     positions = {leaf.name: position for position, leaf in enumerate(inputs) if not leaf.is_constant}
     outputs: list[Any] = []

@@ -178,8 +178,8 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
         raise UnsupportedOperationError(f"torch cannot decompose the program: {_first_line(error)}") from error
 
 
-def _decomposed(exported: Any) -> tuple[Any, tuple[set[int], set[int]]]:
-    halves: tuple[set[int], set[int]] = set(), set()
+def _decomposed(exported: Any) -> tuple[Any, half_complex.Positions]:
+    halves: half_complex.Positions = (frozenset(), frozenset())
     if half_complex.has_half_complex(exported):
         exported = exported.run_decompositions({})
         halves = half_complex.positions(exported)
@@ -205,16 +205,32 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
 
 
 def _distinct(arguments: Any) -> Any:
-    """Replace the second occurrence of a tensor by another object: torch.export would ignore the first one."""
+    """Replace what torch.export ignores or does not decompose by other objects of the same memory.
+
+    The first is the second occurrence of a tensor, the other a view of a tensor of another dtype.
+    """
     identities: set[int] = set()
 
     def own(leaf: Any) -> Any:
+        if type(leaf) is torch.Tensor and _is_view_of_another_dtype(leaf):
+            leaf = _without_base(leaf)
         if type(leaf) is not torch.Tensor or id(leaf) not in identities:
             identities.add(id(leaf))
             return leaf
         return leaf.detach().requires_grad_(leaf.requires_grad)
 
     return pytree.tree_map(own, arguments)
+
+
+def _is_view_of_another_dtype(leaf: torch.Tensor) -> bool:
+    base = leaf._base
+    return base is not None and base.dtype != leaf.dtype and not (leaf.is_conj() or leaf.is_neg())
+
+
+def _without_base(leaf: torch.Tensor) -> torch.Tensor:
+    placed = leaf.untyped_storage(), leaf.storage_offset(), leaf.size(), leaf.stride()
+    own = torch.empty(0, dtype=leaf.dtype, device=leaf.device).set_(*placed)  # type: ignore[arg-type]
+    return own.requires_grad_(leaf.requires_grad)
 
 
 class _Function(torch.nn.Module):

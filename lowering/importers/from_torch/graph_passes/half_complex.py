@@ -8,6 +8,7 @@ complex64 as well; a call converts them.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import torch
@@ -21,25 +22,28 @@ HALF, WIDE = torch.complex32, torch.complex64
 PARTS = torch.float16
 """The dtype of the real and the imaginary part."""
 
+Positions = tuple[Set[int], Set[int]]
+"""Of the inputs and of the outputs of a program that are complex32, in the order of its signature."""
+
 
 def has_half_complex(program: Any) -> bool:
     """Return whether a tensor of the graph of an `ExportedProgram` is complex32."""
     return any(_dtype(node) == HALF for node in program.graph.nodes)
 
 
-def positions(program: Any) -> tuple[set[int], set[int]]:
-    """Return the positions of the inputs and of the outputs, by the signature's order, that are complex32."""
+def positions(program: Any) -> Positions:
+    """Return the positions of the inputs and of the outputs that are complex32."""
     nodes = {node.name: node for node in program.graph.nodes}
     specs = (program.graph_signature.input_specs, program.graph_signature.output_specs)
     inputs, outputs = (
-        {
-            position
-            for position, spec in enumerate(side)
-            if (node := nodes.get(getattr(spec.arg, "name", None))) is not None and _dtype(node) == HALF
-        }
+        frozenset(position for position, spec in enumerate(side) if _is_half(nodes.get(getattr(spec.arg, "name", ""))))
         for side in specs
     )
     return inputs, outputs
+
+
+def _is_half(node: Node | None) -> bool:
+    return node is not None and _dtype(node) == HALF
 
 
 def rewrite(program: Any) -> None:
@@ -105,6 +109,7 @@ def _widen(program: Any, graph: Any, node: Node, dtypes: dict[Node, torch.dtype 
     for user in users:
         user.replace_input_with(node, stored)
     stored.meta = {**node.meta, "val": node.meta["val"].to(PARTS if dtypes[node] == PARTS else WIDE)}
+    dtypes[stored] = dtypes[node]
     program.graph_signature.replace_all_uses(node.name, stored.name)
 
 
@@ -121,6 +126,8 @@ def _cast(graph: Any, operand: Node, dtype: torch.dtype) -> Node:
 
 
 def _rounded(graph: Any, node: Node) -> Node:
-    parts = graph.call_function(aten.view_as_real.default, (node,))
+    # A lazy conjugate has no parts in memory.
+    resolved = graph.call_function(aten.resolve_conj.default, (node,))
+    parts = graph.call_function(aten.view_as_real.default, (resolved,))
     parts = _cast(graph, _cast(graph, parts, PARTS), torch.float32)
     return graph.call_function(aten.view_as_complex.default, (parts,))
