@@ -99,6 +99,8 @@ def _widen(program: Any, graph: Any, node: Node, dtypes: dict[Node, torch.dtype 
         for operand in node.all_input_nodes:
             if dtypes.get(operand) == PARTS:
                 node.replace_input_with(operand, _cast(graph, operand, torch.float32))
+    if node.target is aten.chalf.default:
+        node.target, node.kwargs = aten._to_copy.default, {**node.kwargs, "dtype": WIDE}
     node.args = _with_wide_dtype(node.args)
     node.kwargs = _with_wide_dtype(node.kwargs)
     if dtypes[node] not in (HALF, PARTS):

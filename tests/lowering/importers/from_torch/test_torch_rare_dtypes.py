@@ -34,7 +34,17 @@ def _half_complex(x, y, h):
     parts = torch.view_as_real(y) * 2
     made = torch.zeros(2, dtype=torch.complex32), torch.complex(h, h) * x
     x.add_(y)
-    return x * y + y, x.abs(), torch.view_as_complex(parts), y, x.to(torch.complex64), x == y, made, x.real, y.conj() * x
+    return (
+        x * y + y,
+        x.abs(),
+        torch.view_as_complex(parts),
+        y,
+        x.to(torch.complex64),
+        x == y,
+        made,
+        x.real,
+        y.conj() * x,
+    )
 
 
 def _complex32(*shape):
