@@ -72,7 +72,8 @@ def structural_map(
 ) -> Any:
     """Replace each value in `root` by what the first callback of its class returns, as `tvm_ffi.structural_map` does.
 
-    Callbacks `with_def_region_kind` get the kind, too, as an integer. Faster like `structural_walk`.
+    Callbacks in `with_def_region_kind` also receive the definition-region kind, as an integer. Avoids the same overhead
+    as `structural_walk`.
     """
     kinds = () if with_def_region_kind is None else _entries(with_def_region_kind)
     return _map(root, _entries(callbacks), kinds, _ORDERS[order])
@@ -125,8 +126,9 @@ def apply_trace(schedule: Schedule, trace: Any) -> None:
 _PURE = 1
 """TVM's number for calls whose value depends on their operands alone."""
 
-# Attributes and annotations of Relax and TIR that one stage writes and another one reads; those of MLIR operations
-# stand in `lowering/mlir/attributes.py`, those of both in `lowering/core/stage.py`.
+# Attributes and annotations of Relax and TIR that one package writes and another one reads. Those of MLIR operations
+# are in `lowering/mlir`, most in `attributes.py`; those of both in `lowering/core/stage.py`. One that a single package
+# writes and reads is in that package.
 LOCATION = "mlirtri.loc"
 """Annotation of an SBlock or a loop: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
 BINDING_LOCATIONS = "mlirtri.locations"
@@ -154,9 +156,11 @@ IS_SCHEDULED = "tirx.is_scheduled"
 """Attribute of a PrimFunc that no rule may schedule again; TVM's own passes read it, too."""
 
 __all__ = [
-    "PINNED", "SCHEDULE_ERRORS", "SCRIPT_NAMES", "Analyzer", "BlockBuilder", "Buffer", "Expr", "GlobalVar", "IRModule",
-    "PrimFunc", "Range", "SBlock", "SBlockRealize", "Schedule", "Sequential", "Stmt", "Target", "TensorLoad",
-    "TensorType", "Var", "WalkResult", "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule",
-    "read_write_region", "register_pure_operator", "relax", "s_tir", "structural_equal",
-    "structural_hash", "structural_map", "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi",
+    "BINDING_LOCATIONS", "EXACT_BUFFERS", "IMPERATIVE", "INDEPENDENT", "IS_SCHEDULED", "KERNEL_LOCATIONS", "LOCATION",
+    "ONCE", "PINNED", "SCHEDULE_ERRORS", "SCHEDULE_FAILURES", "SCHEDULE_RULE", "SCRIPT_NAMES", "TILED_PRODUCT", "VIEW",
+    "Analyzer", "BlockBuilder", "Buffer", "Expr", "GlobalVar", "IRModule", "Node", "PrimFunc", "Range", "SBlock",
+    "SBlockRealize", "Schedule", "Sequential", "Stmt", "Target", "TensorLoad", "TensorType", "Var", "WalkResult",
+    "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule", "read_write_region",
+    "register_pure_operator", "relax", "s_tir", "structural_equal", "structural_hash", "structural_map",
+    "structural_walk", "tirx", "tune_context", "tvm", "tvm_ffi",
 ]  # fmt: skip

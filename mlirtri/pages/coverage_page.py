@@ -102,7 +102,7 @@ def _complex() -> Collection[str]:
 
 def _loops() -> Collection[str]:
     forall = ("scf.forall.in_parallel", "tensor.parallel_insert_slice", "tensor.yield")
-    inner = (*loops_to_primfunc.STATEMENTS, *loops_to_primfunc._TERMINATORS)
+    inner = (*loops_to_primfunc.STATEMENT_RULES, *loops_to_primfunc._TERMINATORS)
     return {*inner, *control_flow.RULES, *TM_TENSOR_RULES, *ELEMENTS, *forall}
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.bridge.loops.values import Bounds, Scalar, joined
+from mlirtri.lowering.bridge.loops.values import Bounds, Scalar, scalar_of
 from mlirtri.lowering.bridge.scalar.scalar_rules import dtype_name
 from mlirtri.lowering.mlir.reading import defined_by
 from mlirtri.lowering.tir.statements import nodes_in
@@ -121,7 +121,7 @@ def decided(operation: ir.Operation, operands: Sequence[Scalar]) -> bool | None:
 def plain_arithmetic(operation: ir.Operation, operands: Sequence[Scalar], bounds: Bounds) -> Scalar:
     """Return the TIR of an integer operation whose result has these bounds, simplified."""
     expression = {**_RING, **_QUOTIENTS}[operation.name](*(operand.expression for operand in operands))
-    scalar = joined(expression, operands, bounds)
+    scalar = scalar_of(expression, operands, bounds)
     if scalar.reads:
         return scalar
     expression = Analyzer().simplify(expression)

@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.addresses import ANY, LARGEST_COUNT
-from mlirtri.lowering.bridge.loops.function_translation import LoopTranslation, statement
+from mlirtri.lowering.bridge.loops.function_translation import LoopTranslation, rule
 from mlirtri.lowering.bridge.loops.memory import is_number, product
 from mlirtri.lowering.bridge.loops.values import Meaning, Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.scalar_rules import literal
@@ -54,7 +54,7 @@ class Carried:
             self.translation.values.set(value, self.meaning(position))
 
 
-@statement("scf.for")
+@rule("scf.for")
 def _for(translation: LoopTranslation, operation: ir.Operation) -> None:
     lower, upper, step, *initial = operation.operands
     block = operation.regions[0].blocks[0]
@@ -79,7 +79,7 @@ def _for(translation: LoopTranslation, operation: ir.Operation) -> None:
     carried.define(operation.results)
 
 
-@statement("scf.parallel")
+@rule("scf.parallel")
 def _parallel(translation: LoopTranslation, operation: ir.Operation) -> None:
     block = operation.regions[0].blocks[0]
     count = len(block.arguments)
@@ -115,7 +115,7 @@ def _combine(translation: LoopTranslation, end: ir.Operation, carried: Carried) 
     carried.assign(values)
 
 
-@statement("scf.if")
+@rule("scf.if")
 def _if(translation: LoopTranslation, operation: ir.Operation) -> None:
     values = translation.values
     condition = values.get(operation.operands[0]).expression
@@ -135,7 +135,7 @@ def _if(translation: LoopTranslation, operation: ir.Operation) -> None:
     carried.define(operation.results)
 
 
-@statement("scf.while")
+@rule("scf.while")
 def _while(translation: LoopTranslation, operation: ir.Operation) -> None:
     values = translation.values
     before, after = (region.blocks[0] for region in operation.regions)
@@ -196,7 +196,7 @@ class _Loop:
         self.counter = counter
         self.variable = tirx.Var(values.names.unique(name_of(counter.location) or "i"), "int64")
         self.lower, self.upper, self.step = (
-            values.settled(value, name_hint) for value, name_hint in ((lower, "start"), (upper, "stop"), (step, "step"))
+            values.pinned(value, name_hint) for value, name_hint in ((lower, "start"), (upper, "stop"), (step, "step"))
         )
         extent = self.upper.expression - self.lower.expression
         if not is_number(self.step.expression, 1):

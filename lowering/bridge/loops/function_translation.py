@@ -15,9 +15,9 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.loops import memory as loop_memory
 from mlirtri.lowering.bridge.loops.addresses import LARGEST_COUNT, bounds_of, decided, is_plain, plain_arithmetic
-from mlirtri.lowering.bridge.loops.memory import Memory, mixed
-from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, joined, part_dtypes
-from mlirtri.lowering.bridge.scalar.body import mentions
+from mlirtri.lowering.bridge.loops.memory import Memory, static_or_dynamic
+from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, part_dtypes, scalar_of
+from mlirtri.lowering.bridge.scalar.body import repetitions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES, literal
 from mlirtri.lowering.mlir.reading import kept_axes
@@ -26,9 +26,9 @@ from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import tirx
 
-Statement = Callable[["LoopTranslation", ir.Operation], None]
-STATEMENTS: Registry[str, Statement] = Registry("TIR statement rule")
-statement = STATEMENTS.register
+StatementRule = Callable[["LoopTranslation", ir.Operation], None]
+STATEMENT_RULES: Registry[str, StatementRule] = Registry("TIR statement rule")
+rule = STATEMENT_RULES.register
 
 
 class LoopTranslation:
@@ -47,7 +47,7 @@ class LoopTranslation:
         *operations, terminator = [view.operation for view in block.operations]
         for operation in operations:
             with errors_at(operation):
-                STATEMENTS.get(operation.name, _scalar)(self, operation)
+                STATEMENT_RULES.get(operation.name, _scalar)(self, operation)
         return terminator
 
     def memory(
@@ -67,25 +67,26 @@ class LoopTranslation:
         return [self.values.get(index_value) for index_value in indices]
 
 
-def word(operation: ir.Operation) -> str:
-    """Name the result of an operation: the user's name for it, or the operation's."""
+def name_hint_of(operation: ir.Operation) -> str:
+    """Return a name for the result of an operation: the user's name for it, or the operation's."""
     return name_of(operation.location) or operation.name.split(".")[-1]
 
 
 def _scalar(translation: LoopTranslation, operation: ir.Operation) -> None:
-    values, rule = translation.values, SCALAR_RULES[operation.name]
+    values, scalar_rule = translation.values, SCALAR_RULES[operation.name]
     operands = [values.get(operand) for operand in operation.operands]
     if (answer := decided(operation, operands)) is not None:
-        return values.set(operation.results[0], Scalar(literal(answer, "bool")))
+        values.set(operation.results[0], Scalar(literal(answer, "bool")))
+        return
     bounds = bounds_of(operation, operands)
     if is_plain(operation, bounds):
         scalar = plain_arithmetic(operation, operands, bounds)
     else:
-        scalar = joined(rule.build(operation, [operand.expression for operand in operands]), operands, bounds)
-    return values.define(operation.results[0], scalar, word(operation))
+        scalar = scalar_of(scalar_rule.build(operation, [operand.expression for operand in operands]), operands, bounds)
+    values.define(operation.results[0], scalar, name_hint_of(operation))
 
 
-@statement("arith.constant")
+@rule("arith.constant")
 def _constant(translation, operation):
     [result] = operation.results
     number = SCALAR_RULES["arith.constant"].build(operation, [])
@@ -93,69 +94,73 @@ def _constant(translation, operation):
     translation.values.set(result, Scalar(number, bounds=bounds))
 
 
-@statement("math.ipowi")
+@rule("math.ipowi")
 def _integer_power(translation, operation):
     values = translation.values
     base, exponent = (values.get(operand) for operand in operation.operands)
 
     def name(expression, name_hint):
-        return values.name(joined(expression, [base, exponent]), name_hint).expression
+        return values.name(scalar_of(expression, [base, exponent]), name_hint).expression
 
     base, exponent = values.name(base, "base"), values.name(exponent, "exponent")
     power = integer_power(base.expression, exponent.expression, name)
-    values.define(operation.results[0], values.name(joined(power, [base, exponent]), word(operation)), "power")
+    values.define(
+        operation.results[0], values.name(scalar_of(power, [base, exponent]), name_hint_of(operation)), "power"
+    )
 
 
-@statement("arith.select")
+@rule("arith.select")
 def _select(translation, operation):
     values, [result] = translation.values, operation.results
     if not isinstance(result.type, ir.ComplexType):
-        return _scalar(translation, operation)
+        _scalar(translation, operation)
+        return
     condition, *arms = operation.operands
     chosen = values.get(condition)
     chosen = chosen if chosen.is_free else values.name(chosen, "condition")
     parts = zip(*(values.parts(arm) for arm in arms), strict=True)
     values.define_complex(
-        result, *(joined(tirx.Select(chosen.expression, x.expression, y.expression), [chosen, x, y]) for x, y in parts),
-        word(operation),
-    )  # fmt: skip
-    return None
+        result,
+        *(scalar_of(tirx.Select(chosen.expression, x.expression, y.expression), [chosen, x, y]) for x, y in parts),
+        name_hint_of(operation),
+    )
 
 
-@statement("complex.create")
+@rule("complex.create")
 def _create(translation, operation):
     real, imaginary = (translation.values.get(operand) for operand in operation.operands)
-    translation.values.define_complex(operation.results[0], real, imaginary, word(operation))
+    translation.values.define_complex(operation.results[0], real, imaginary, name_hint_of(operation))
 
 
-@statement("complex.re", "complex.im")
+@rule("complex.re", "complex.im")
 def _part(translation, operation):
     part = translation.values.parts(operation.operands[0])[operation.name == "complex.im"]
     translation.values.set(operation.results[0], part)
 
 
-@statement("complex.constant")
+@rule("complex.constant")
 def _complex_constant(translation, operation):
     [result] = operation.results
     numbers = zip(operation.attributes["value"], part_dtypes(result.type), strict=True)
     translation.values.set(result, tuple(Scalar(literal(number.value, dtype)) for number, dtype in numbers))
 
 
-@statement("memref.load")
+@rule("memref.load")
 def _load(translation, operation):
     source, *indices = operation.operands
     [result] = operation.results
     memory, scalars = translation.memories[source], translation.scalars(indices)
     name = memory.buffer.name
-    reads = joined(None, scalars).reads | {name}
+    reads = scalar_of(None, scalars).reads | {name}
     loads = [Scalar(part, reads) for part in memory.load([scalar.expression for scalar in scalars])]
     name_hint = name_of(operation.location) or name
     if len(loads) == 2:
-        return translation.values.define_complex(result, *loads, name_hint)
-    return translation.values.define(result, loads[0], name_hint)
+        translation.values.define_complex(result, *loads, name_hint)
+    else:
+        translation.values.define(result, loads[0], name_hint)
 
 
-@statement("memref.store")
+@rule("memref.store")
 def _store(translation, operation):
     value, target, *indices = operation.operands
     values, memory = translation.values, translation.memories[target]
@@ -165,11 +170,11 @@ def _store(translation, operation):
     translation.written.add(memory.buffer.name)
 
 
-@statement("memref.alloc", "memref.alloca")
+@rule("memref.alloc", "memref.alloca")
 def _allocate(translation, operation):
     [result] = operation.results
-    sizes = mixed(
-        result.type.shape, [translation.values.settled(operand, "size").expression for operand in operation.operands]
+    sizes = static_or_dynamic(
+        result.type.shape, [translation.values.pinned(operand, "size").expression for operand in operation.operands]
     )
     if any(loop_memory.is_number(size, 0) for size in sizes):
         # TVM cannot allocate an empty buffer.
@@ -179,78 +184,81 @@ def _allocate(translation, operation):
     translation.values.statements.append(tirx.AllocBuffer(memory.buffer))
 
 
-@statement("memref.dealloc")
+@rule("memref.dealloc")
 def _free(_translation, _operation):
     """Emit nothing: TVM frees a buffer at the end of the statements that it is allocated in."""
 
 
-@statement("memref.get_global")
+@rule("memref.get_global")
 def _global(translation, operation):
     [result] = operation.results
     memory = translation.memory(result, [index(size) for size in result.type.shape], "constant")
     translation.constants.append((memory.buffer, operation.attributes["name"].value))
 
 
-@statement("memref.dim")
+@rule("memref.dim")
 def _dim(translation, operation):
     source, axis = operation.operands
-    number, sizes = translation.values.settled(axis, "axis"), translation.memories[source].sizes
+    number, sizes = translation.values.pinned(axis, "axis"), translation.memories[source].sizes
     if isinstance(number.expression, tirx.IntImm):
-        return translation.values.set(
-            operation.results[0], Scalar(sizes[int(number.expression.value)], bounds=(0, LARGEST_COUNT))
-        )
+        size = Scalar(sizes[int(number.expression.value)], bounds=(0, LARGEST_COUNT))
+        translation.values.set(operation.results[0], size)
+        return
     chosen = index(0)
     for position, size in enumerate(sizes):
         chosen = tirx.Select(tirx.EQ(number.expression, index(position)), size, chosen)
-    return translation.values.define(
-        operation.results[0], Scalar(chosen, number.reads, bounds=(0, LARGEST_COUNT)), word(operation)
+    translation.values.define(
+        operation.results[0], Scalar(chosen, number.reads, bounds=(0, LARGEST_COUNT)), name_hint_of(operation)
     )
 
 
-@statement("memref.extract_strided_metadata")
+@rule("memref.extract_strided_metadata")
 def _metadata(translation, operation):
-    """Define the results that reshapes leave in use: the sizes, and the base buffer, which is freed."""
+    """Define the base buffer and the sizes.
+
+    Only those may have uses: `expand-strided-metadata` leaves them for reshapes and deallocations.
+    """
     memory = translation.memories[operation.operands[0]]
     base, offset, *numbers = operation.results
     sizes, strides = numbers[: len(memory.sizes)], numbers[len(memory.sizes) :]
-    if any(mentions(value) for value in (offset, *strides)):
+    if any(repetitions(value) for value in (offset, *strides)):
         raise UnsupportedOperationError("a view of memory whose strides are known at run time only")
     translation.memories[base] = memory
     for value, size in zip(sizes, memory.sizes, strict=True):
         translation.values.set(value, Scalar(size, bounds=(0, LARGEST_COUNT)))
 
 
-@statement("memref.cast")
+@rule("memref.cast")
 def _cast(translation, operation):
     translation.memories[operation.results[0]] = translation.memories[operation.operands[0]]
 
 
-@statement("memref.subview")
+@rule("memref.subview")
 def _subview(translation, operation):
     source, *dynamic = operation.operands
     [result] = operation.results
     counts = list(operation.attributes["operandSegmentSizes"])[1:]
-    operands = iter([translation.values.settled(operand, "offset").expression for operand in dynamic])
+    operands = iter([translation.values.pinned(operand, "offset").expression for operand in dynamic])
     offsets, sizes, strides = (
-        mixed(list(operation.attributes[f"static_{name}"]), [next(operands) for _ in range(count)])
+        static_or_dynamic(list(operation.attributes[f"static_{name}"]), [next(operands) for _ in range(count)])
         for name, count in zip(("offsets", "sizes", "strides"), counts, strict=True)
     )
     kept = kept_axes(list(operation.attributes["static_sizes"]), result.type.rank)
     translation.memories[result] = loop_memory.subview(translation.memories[source], offsets, sizes, strides, kept)
 
 
-@statement("memref.collapse_shape")
+@rule("memref.collapse_shape")
 def _collapse(translation, operation):
     source = translation.memories[operation.operands[0]]
     translation.memories[operation.results[0]] = loop_memory.collapsed(source, loop_memory.groups_of(operation))
 
 
-@statement("memref.expand_shape")
+@rule("memref.expand_shape")
 def _expand(translation, operation):
     source, *dynamic = operation.operands
-    sizes = mixed(
+    sizes = static_or_dynamic(
         list(operation.attributes["static_output_shape"]),
-        [translation.values.settled(operand, "size").expression for operand in dynamic],
+        [translation.values.pinned(operand, "size").expression for operand in dynamic],
     )
     memory = translation.memories[source]
     translation.memories[operation.results[0]] = loop_memory.expanded(memory, loop_memory.groups_of(operation), sizes)

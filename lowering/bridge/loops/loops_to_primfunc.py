@@ -20,7 +20,7 @@ from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.loops import control as loop_control
-from mlirtri.lowering.bridge.loops.function_translation import STATEMENTS, LoopTranslation
+from mlirtri.lowering.bridge.loops.function_translation import STATEMENT_RULES, LoopTranslation
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.untranslatable import refuse
@@ -94,7 +94,7 @@ def _whole(parameter):
 def _unsupported(operation: ir.Operation) -> Iterator[tuple[ir.Operation, str]]:
     for region in operation.regions:
         for inner in (child.operation for block in region.blocks for child in block.operations):
-            if inner.name not in STATEMENTS and inner.name not in SCALAR_RULES and inner.name not in _TERMINATORS:
+            if inner.name not in STATEMENT_RULES and inner.name not in SCALAR_RULES and inner.name not in _TERMINATORS:
                 yield inner, inner.name
             elif problem := _type_problem(inner):
                 yield inner, problem

@@ -81,7 +81,7 @@ def _strides(name: str, strides: Sequence[int | None] | None, parts: int) -> lis
     return [*in_elements, *([index(1)] if parts == 2 else [])]
 
 
-def mixed(static: Sequence[int], dynamic: Sequence[Any]) -> list[Any]:
+def static_or_dynamic(static: Sequence[int], dynamic: Sequence[Any]) -> list[Any]:
     """Return a ``static_…`` attribute with its dynamic entries replaced by the operands."""
     operands = iter(dynamic)
     return [next(operands) if number == ir.ShapedType.get_dynamic_size() else index(number) for number in static]

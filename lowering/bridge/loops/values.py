@@ -15,7 +15,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.bridge.scalar.body import MAX_NODES, mentions
+from mlirtri.lowering.bridge.scalar.body import MAX_NODES, repetitions
 from mlirtri.lowering.bridge.scalar.scalar_rules import dtype_name, same_bits
 from mlirtri.lowering.mlir.reading import dtype_of
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
@@ -96,7 +96,7 @@ class LoopValues:
     def define(self, value: ir.Value, scalar: Scalar, name_hint: str) -> None:
         """Define a value that an operation computes here, once even if it is used again."""
         scalar = self._without_lets(scalar)
-        count = mentions(value)
+        count = repetitions(value)
         if scalar.size > MAX_NODES or (count > 1 and not scalar.is_free):
             scalar = self.name(scalar, name_hint)
         self._meanings[value] = scalar
@@ -131,7 +131,7 @@ class LoopValues:
                 name_hint = "value" if isinstance(value.owner, ir.Block) else value.owner.name.split(".")[-1]
                 self._meanings[value] = self.name(scalar, name_hint)
 
-    def settled(self, value: ir.Value, name_hint: str) -> Scalar:
+    def pinned(self, value: ir.Value, name_hint: str) -> Scalar:
         """Return `value` such that it is the same wherever it is evaluated: a loop's bound, a buffer's size."""
         scalar = self.get(value)
         return scalar if scalar.is_free else self.name(scalar, name_hint)
@@ -202,7 +202,8 @@ def _is_analysed(scalar: Scalar) -> bool:
     return not any(dtype_name(cast.value) in _INTEGERS for cast in nodes_in(scalar.expression, tirx.Cast))
 
 
-def joined(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:
+def scalar_of(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:
+    """Return an expression of the operands as a scalar that reads what they read."""
     reads = frozenset().union(*(operand.reads for operand in operands))
     return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), bounds)
 

@@ -147,7 +147,7 @@ class ScalarBody:
         if operation.name in _TO_INTEGER:
             self._count(_COPIES_OF_CONVERSION)
         is_profitable = rule.is_expensive or rule.repeats or weight > _CHEAP_WEIGHT
-        count = mentions(result)
+        count = repetitions(result)
         is_long = weight > (MAX_INTEGER_NODES if dtype_name(expression).startswith(("int", "uint")) else MAX_NODES)
         if is_long:
             self.copies = _MAX_COPIES + 1
@@ -162,19 +162,19 @@ class ScalarBody:
         self.variables.append((let.var, let.value))
         return let.body
 
-    def _bind(self, expression: Expr, name_hint: str, mentions: int = 1) -> Expr:
+    def _bind(self, expression: Expr, name_hint: str, repetitions: int = 1) -> Expr:
         is_bool = dtype_name(expression) == "bool"
         if is_bool:
             # TVM analyses the range of an integer variable, fails on vectors of bools, and where a second
             # analysis differs. LLVM sees through the float.
             expression = tirx.Select(expression, literal(1, "float32"), literal(0, "float32"))
         variable = tirx.Var(f"{name_hint}_{len(self.variables)}", dtype_name(expression))
-        self._count(mentions)
+        self._count(repetitions)
         self.variables.append((variable, expression))
         return tirx.GT(variable, literal(0, "float32")) if is_bool else variable
 
-    def _count(self, mentions: int) -> None:
-        self.copies = min(self.copies * max(mentions, 1), _MAX_COPIES + 1)
+    def _count(self, repetitions: int) -> None:
+        self.copies = min(self.copies * max(repetitions, 1), _MAX_COPIES + 1)
 
     def _single_result(self, result: ir.Value) -> Expr:
         """Return the value to store, with lets; a reduction keeps the form `accumulator + rest`."""
@@ -187,7 +187,7 @@ class ScalarBody:
 
     def _is_reduction(self, operation: ir.Operation) -> bool:
         first = operation.operands[0]
-        return first in self.accumulators and mentions(first) == 1 and dtype_name(self.get(first)) != "bool"
+        return first in self.accumulators and repetitions(first) == 1 and dtype_name(self.get(first)) != "bool"
 
     def _with_variables(self, expression: Expr) -> Expr:
         for variable, value in reversed(self.variables):
@@ -201,7 +201,7 @@ def _replace(statement: Any, visit: Callable[[Any], Any]) -> Any:
     return store(statement.buffer, value, statement.indices)
 
 
-def mentions(value: ir.Value) -> int:
+def repetitions(value: ir.Value) -> int:
     """Return how often the expression of `value` will be repeated."""
     count = 0
     for use in value.uses:

@@ -1,4 +1,4 @@
-"""The answers to TVM's question for the code of CUDA sources, asked as TVM asks where there is a driver."""
+"""Our replacements of the callback `tvm_callback_cuda_compile`, called as TVM calls it where there is a driver."""
 
 from __future__ import annotations
 
