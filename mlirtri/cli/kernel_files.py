@@ -52,13 +52,12 @@ def compile_program(
     function = _by_its_library(load_kernel(file))
     arguments = checked_arguments(function, arguments)
     _, _, pipeline = resolved(options.over(function.options))
-    keywords = {"target": options.target, "schedule": options.schedule, **arguments}
     if "cuda" in (stages or ()) and CUDA not in pipeline.stages:
         # Of a kernel with regions on a GPU the CUDA source is a stage whatever its target is.
-        kernel = function.compile(pipeline=options.pipeline, **keywords)
+        kernel = function.compile_with((), arguments, options)
         if "cuda" in kernel.ir:
             return kernel
-    return function.compile(pipeline=_until(pipeline, stages), **keywords)
+    return function.compile_with((), arguments, Options(pipeline=_until(pipeline, stages)).over(options))
 
 
 def _by_its_library(function: JitFunction) -> JitFunction:

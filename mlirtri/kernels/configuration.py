@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from mlirtri.errors import KernelTypeError
@@ -63,9 +63,10 @@ class Config:
         return f"<mlirtri.Config {self}>"
 
 
-def arguments_of(config: Any) -> tuple[tuple[Any, ...], dict[str, Any], Options]:
+def arguments_of(config: Any, parameters: Collection[str] = ()) -> tuple[tuple[Any, ...], dict[str, Any], Options]:
     """Return positional arguments, keyword arguments and options of one configuration of `par_compile`.
 
+    `parameters` are those of the function: a name of an option that one of them has is no option.
     It is a dictionary, a `Config`, or a tuple of positional arguments, the last of which may be one of the two.
     Raises `KernelTypeError` for others.
     """
@@ -81,5 +82,14 @@ def arguments_of(config: Any) -> tuple[tuple[Any, ...], dict[str, Any], Options]
             f"a configuration is a dictionary, a tuple of arguments or a mlirtri.Config, not {config!r}",
             help='write {"a": mlirtri.Tensor((4, 4), mlirtri.float32), "n": 4, "pipeline": "mlir"}',
         )
-    options = Options(**{name: config[name] for name in RESERVED if name in config})
-    return positional, {name: value for name, value in config.items() if name not in RESERVED}, options
+    return positional, *options_in(config, parameters)
+
+
+def options_in(keywords: Mapping[str, Any], parameters: Collection[str]) -> tuple[dict[str, Any], Options]:
+    """Return the keyword arguments of a function with these `parameters`, and the options of `compile` among them.
+
+    A name that is both is the parameter's: the option is then the decorator's to give.
+    """
+    names = [name for name in RESERVED if name in keywords and name not in parameters]
+    options = Options(**{name: keywords[name] for name in names})
+    return {name: value for name, value in keywords.items() if name not in names}, options

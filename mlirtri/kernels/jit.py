@@ -7,16 +7,16 @@ text, with pipeline, target, schedule and versions, is the content key of the pr
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from mlirtri import settings
 from mlirtri.compiler.compile_lock import COLLECTIONS
 from mlirtri.compiler.records import COMPILING
-from mlirtri.errors import KernelError, KernelTypeError, SourceNotAvailableError
+from mlirtri.errors import KernelError, SourceNotAvailableError
 from mlirtri.kernels.cached import Request, compile_cached
-from mlirtri.kernels.configuration import RESERVED, arguments_of
+from mlirtri.kernels.configuration import arguments_of, options_in
 from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.lookup import UNKNOWN, Entry, Lookup, tick
 from mlirtri.kernels.options import Options, language_options, resolved
@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 
 _kernels: WeakValueDictionary[Any, Kernel] = WeakValueDictionary()
 """Of all functions, by content: functions of the same text share kernels as long as one of them keeps them."""
+
+
+class _Unset:
+    """An option that is not given, which `help` shows as None."""
+
+    def __repr__(self) -> str:
+        return "None"
+
+
+_UNSET = _Unset()
 
 
 class JitFunction:
@@ -73,14 +83,7 @@ class JitFunction:
     @property
     def signature(self) -> Signature:
         if self._signature is None:
-            signature = Signature(self.__mlirtri_function__)
-            reserved = [name for name in RESERVED if name in signature.parameters]
-            if reserved:
-                raise KernelTypeError(
-                    f"{self.__name__} has a parameter called {reserved[0]!r}, which is an option of compile()",
-                    signature.span, help="rename the parameter",
-                )  # fmt: skip
-            self._signature = signature
+            self._signature = Signature(self.__mlirtri_function__)
         return self._signature
 
     def __call__(self, /, *arguments: Any, **keywords: Any) -> Any:
@@ -160,19 +163,27 @@ class JitFunction:
         interpreted = Options(pipeline=INTERPRETER if settings.get("MLIRTRI_INTERPRET") else None)
         return interpreted.over(self.options)
 
-    def compile(self, *arguments: Any, target=None, pipeline=None, schedule=None, **keywords: Any) -> Kernel:
+    def compile(
+        self, *arguments: Any, target: Any = _UNSET, pipeline: Any = _UNSET, schedule: Any = _UNSET, **keywords: Any
+    ) -> Kernel:
         """Return the kernel for these arguments: real ones, or abstract `Tensor`s that need no memory.
 
         Parameters annotated with a full `Tensor` may be left out. A `pipeline` given here is used even while
         MLIRTRI_INTERPRET is on. Raises the `KernelError` of the first lowering that refuses. Keyword arguments are the
-        function's own, compile-time constants among them.
+        function's own, compile-time constants among them: of a function with a parameter called `target`, `pipeline`
+        or `schedule` that name is the parameter's, and `jit` takes the option.
         """
+        options = {"target": target, "pipeline": pipeline, "schedule": schedule}
+        keywords |= {name: value for name, value in options.items() if value is not _UNSET}
+        return self.compile_with(arguments, *options_in(keywords, self.signature.parameters))
+
+    def compile_with(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any], options: Options) -> Kernel:
+        """Do what `compile` does, with options that are apart from the function's keyword arguments."""
         try:
-            named = self.signature.bind(arguments, keywords, abstract=True)
+            named = self.signature.bind(arguments, dict(keywords), abstract=True)
             named = dict(zip(named, _without_dlpack(tuple(named.values())), strict=True))
-            options = Options(target, pipeline, schedule).over(self.usual_options())
             with COMPILING:
-                return self._held_kernel(self._compiled(named, options).kernel)
+                return self._held_kernel(self._compiled(named, options.over(self.usual_options())).kernel)
         except KernelError as error:
             hide_frames(error)
             raise
@@ -231,8 +242,8 @@ class JitFunction:
         """
         from mlirtri.kernels.parallel import Means, compile_all  # loads MLIR
 
-        means = Means(executor, workers, timeout, progress)
-        return compile_all([self.job(*arguments_of(config)) for config in configs], means)
+        means, parameters = Means(executor, workers, timeout, progress), self.signature.parameters
+        return compile_all([self.job(*arguments_of(config, parameters)) for config in configs], means)
 
     def job(self, arguments: tuple[Any, ...], keywords: dict[str, Any], options: Options) -> Job | KernelError:
         """Return what `compile_all` compiles for these arguments, or the error that they are."""

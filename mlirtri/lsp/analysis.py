@@ -9,7 +9,7 @@ from typing import Any
 from mlirtri.compiler.records import COMPILING
 from mlirtri.compiler.stage_loop import run_stages
 from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownNameError, did_you_mean
-from mlirtri.kernels.options import resolved
+from mlirtri.kernels.options import Options, resolved
 from mlirtri.lowering.core.interface import KernelSource
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lsp.documents import CheckedKernel, Document, read_document
@@ -57,7 +57,8 @@ class Analysis:
             raise UnknownNameError(f"{self.path} has no kernel {name!r} that is checked", help=help)
         pipeline = resolved(kernel.function.options)[2]
         kind = pipeline.find(stage).kind
-        return kernel.function.compile(pipeline=pipeline.until(stage), **kernel.arguments).ir[stage], kind
+        until = Options(pipeline=pipeline.until(stage))
+        return kernel.function.compile_with((), kernel.arguments, until).ir[stage], kind
 
 
 def analyse(path: str, text: str) -> Analysis:

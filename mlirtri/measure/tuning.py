@@ -20,6 +20,7 @@ from mlirtri.errors import DeviceError, KernelTypeError
 from mlirtri.kernels.arguments import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
+from mlirtri.kernels.options import Options
 from mlirtri.lowering.core.tracebacks import public
 from mlirtri.lowering.core.tuning import Budget
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_RULE
@@ -107,9 +108,10 @@ def tune(
     """
     if not isinstance(f, JitFunction):
         raise KernelTypeError(f"tune takes a jit function, not {f!r}", help="decorate it with @mlirtri.jit")
-    options = {"target": target, "pipeline": pipeline, **keywords}
-    default = f.compile(*arguments, schedule="default", **options)
-    tuned = f.compile(*arguments, schedule=f"meta:trials={trials},seconds={seconds}", **options)
+    default, tuned = (
+        f.compile_with(arguments, keywords, Options(target, pipeline, schedule))
+        for schedule in ("default", f"meta:trials={trials},seconds={seconds}")
+    )
     rules_of = _rules(default), _rules(tuned)
     rules = tuple((name, rule, rules_of[1].get(name, "")) for name, rule in rules_of[0].items())
     return Tuning(default, tuned, rules, *_times(f.signature.bind(arguments, keywords, abstract=True), default, tuned))

@@ -1,4 +1,4 @@
-"""Functions that `@mlirtri.jit` refuses: without source, methods, coroutines; and names used outside of a kernel."""
+"""Functions that `@mlirtri.jit` refuses: without source, methods, coroutines; and names used outside of a kernel, or of options."""
 
 from __future__ import annotations
 
@@ -50,6 +50,21 @@ def test_kernels_in_a_class_are_called_on_the_class():
     assert np.array_equal(Owner.method(V, X), X)
     assert np.array_equal(Owner.doubled(X), X * 2)
     assert np.array_equal(Owner().doubled(X), X * 2)
+
+
+@mt.jit(pipeline="mlir")
+def weighted_loss(prediction, target, schedule: int = 2):
+    return ((prediction - target) ** 2).sum() * schedule
+
+
+def test_parameters_may_have_names_of_options():
+    assert weighted_loss(V, target=V * 2, schedule=3) == 9
+    assert weighted_loss.compile(V, target=V, pipeline="linalg").pipeline.name == "linalg"
+    assert weighted_loss.compile(V, V, schedule=5).pipeline.name == "mlir"
+    assert weighted_loss.compile(V, V, schedule=5)(V, V * 2) == 15
+    config = {"prediction": V, "target": mt.Tensor((3,), mt.float32), "pipeline": "relax"}
+    [kernel] = weighted_loss.par_compile([config], workers=1)
+    assert kernel.pipeline.name == "relax"
 
 
 async def coroutine(x):
