@@ -156,17 +156,20 @@ def _atomic(operation: ir.Operation) -> str | None:
 
 
 def _mark_tickets(accesses: list[Access], forms: IndexForms) -> None:
-    """Mark what `old = atomic_add(counter[0], 1)` returns, where all accesses of the counter are such: no two equal."""
+    """Mark what `old = atomic_add(counter[i], 1)` returns, where all accesses of counters are such.
+
+    No two are equal of one counter.
+    """
     regions = {access.region for access in accesses}
     if not accesses or None in regions or len(regions) != 1 or any(not access.update for access in accesses):
         return
     [region] = regions
-    if any(forms.varies(symbol) for interval in region or () for symbol, _ in interval.start.terms):
-        return
+    starts = [interval.start for interval in region or ()]
+    among = tuple(start for start in starts if any(forms.varies(symbol) for symbol, _ in start.terms))
     if all(_adds_positive_constant(access.operation, forms) for access in accesses if access.is_write):
         for access in accesses:
             if not access.is_write:
-                forms.mark_unique(access.operation.results[0])
+                forms.mark_unique(access.operation.results[0], among)
 
 
 def _adds_positive_constant(write: ir.Operation, forms: IndexForms) -> bool:

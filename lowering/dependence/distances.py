@@ -17,6 +17,8 @@ from mlirtri.lowering.dependence.accesses import Access, Interval
 from mlirtri.lowering.dependence.extents import never_overlap
 from mlirtri.lowering.dependence.index_forms import IndexForms
 
+Region = tuple[Interval, ...]
+
 
 @dataclass(frozen=True)
 class Distances:
@@ -72,6 +74,8 @@ def distance(first: Access, second: Access, bounds: LoopBounds, forms: IndexForm
     limit = None if bounds.extent is None else max(0, bounds.extent - 1)
     distances = Distances(None if limit is None else -limit, limit)
     if first.region is not None and second.region is not None:
+        if any(_is_ticket(axis, first.region, second.region, forms) for axis in range(len(first.region))):
+            return None
         for here, there in zip(first.region, second.region, strict=True):
             distances = distances.intersected(_on_axis(here, there, bounds.variable, forms))
     if distances.least is not None and distances.most is not None and distances.least > distances.most:
@@ -80,8 +84,6 @@ def distance(first: Access, second: Access, bounds: LoopBounds, forms: IndexForm
 
 
 def _on_axis(here: Interval, there: Interval, variable: Symbol, forms: IndexForms) -> Distances:
-    if _is_ticket(here, there, forms):
-        return NONE
     if never_overlap(here, there, forms):
         return NONE
     mine, theirs = _spread(here, variable, forms), _spread(there, variable, forms)
@@ -101,13 +103,22 @@ def _on_axis(here: Interval, there: Interval, variable: Symbol, forms: IndexForm
     return Distances(-(-low // factor), high // factor)
 
 
-def _is_ticket(here: Interval, there: Interval, forms: IndexForms) -> bool:
-    """Return whether both intervals start at a multiple of a number that each iteration has for itself alone."""
-    varying = [(symbol, factor) for symbol, factor in here.start.terms if forms.varies(symbol)]
-    if len(varying) != 1 or not forms.is_unique(varying[0][0]) or here.start != there.start:
+def _is_ticket(axis: int, first: Region, second: Region, forms: IndexForms) -> bool:
+    """Return whether both regions start at a multiple of a number that each iteration has for itself alone.
+
+    A number of several counters is one iteration's among those with the same counter, which another axis has to name.
+    """
+    varying = [(symbol, factor) for symbol, factor in first[axis].start.terms if forms.varies(symbol)]
+    if len(varying) != 1 or (among := forms.unique_among(varying[0][0])) is None:
         return False
-    widths = [interval.extent for interval in (here, there)]
-    return all(width is not None and width <= abs(varying[0][1]) for width in widths)
+    counters = [Interval(form, 1) for form in among]
+    if any(counter not in first or counter not in second for counter in counters):
+        return False
+    if [first.index(counter) for counter in counters] != [second.index(counter) for counter in counters]:
+        return False
+    widths = [region[axis].extent for region in (first, second)]
+    is_apart = all(width is not None and width <= abs(varying[0][1]) for width in widths)
+    return is_apart and first[axis].start == second[axis].start
 
 
 def _spread(interval: Interval, variable: Symbol, forms: IndexForms) -> tuple[Size, int] | None:

@@ -36,8 +36,8 @@ class IndexForms:
     _ranges: dict[int, tuple[int, int] | None] = field(default_factory=dict)
     """By the number of an induction variable inside, its least and greatest value; None where they are not known."""
 
-    _unique: set[int] = field(default_factory=set)
-    """The numbers of opaque values that differ in any two evaluations."""
+    _unique: dict[int, tuple[Size, ...]] = field(default_factory=dict)
+    """The numbers of opaque values that differ in any two evaluations in which these forms are equal."""
 
     _bounds: dict[int, tuple[Size, Size]] = field(default_factory=dict)
     """By the number of an induction variable, forms of its least and greatest value."""
@@ -59,13 +59,13 @@ class IndexForms:
         """Return whether iterations of the loop may have different values of a symbol."""
         return self._varying[symbol.order]
 
-    def mark_unique(self, value: ir.Value) -> None:
-        """Record that no two evaluations of a value give the same number."""
-        self._unique |= {symbol.order for symbol, _ in self.of(value).terms}
+    def mark_unique(self, value: ir.Value, among: tuple[Size, ...]) -> None:
+        """Record that no two evaluations of a value in which the forms `among` are equal give the same number."""
+        self._unique |= {symbol.order: among for symbol, _ in self.of(value).terms}
 
-    def is_unique(self, symbol: Symbol) -> bool:
-        """Return whether no two evaluations of a symbol give the same number."""
-        return symbol.order in self._unique
+    def unique_among(self, symbol: Symbol) -> tuple[Size, ...] | None:
+        """Return the forms in whose equal evaluations a symbol never has the same number twice; None for others."""
+        return self._unique.get(symbol.order)
 
     def is_variable(self, symbol: Symbol) -> bool:
         """Return whether a symbol is the induction variable of the loop or of one inside it."""

@@ -14,6 +14,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
+from mlirtri.lowering.frontend.calls import RUN_TIME_BUILTINS
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, note_value, visit, visit_block
 from mlirtri.lowering.frontend.expressions import attribute, item
 from mlirtri.lowering.frontend.indexing import element, rows
@@ -90,10 +91,43 @@ def visit_with(context: FunctionContext, node: ast.With) -> Returned | None:
 
 @handles(ast.Assign)
 def visit_assign(context: FunctionContext, node: ast.Assign) -> None:
-    # All targets name one array.
-    value = with_memory(visit(context, node.value))
+    if (value := _reduced(context, node)) is None:
+        # All targets name one array.
+        value = with_memory(visit(context, node.value))
     for target in node.targets:
         assign(context, target, value)
+
+
+def _reduced(context: FunctionContext, node: ast.Assign) -> TriValue | None:
+    """Return the value of ``x[i] = min(x[i], y)``, where iterations without order write `x`; None for others.
+
+    The extremum of floats leaves out NaN then, so that it does not depend on the order.
+    """
+    [target, *others], call = node.targets, node.value
+    if others or not isinstance(target, ast.Subscript) or not isinstance(call, ast.Call) or len(call.args) != 2:
+        return None
+    is_own = [ast.unparse(argument) == ast.unparse(target) for argument in call.args]
+    if call.keywords or sum(is_own) != 1:
+        return None
+    b, function, array = context.b, visit(context, call.func), visit(context, target.value)
+    if not (function is min or function is max) or not has_memory(array):
+        return None
+    if not any(array.origin.storage in loop.shared for loop in b.counted_loops):
+        return None
+    dtype, values = array.type.dtype, current(b.tri, [visit(context, argument) for argument in call.args])
+    if not all(_is_number_of(dtype, value) for value in values):
+        return with_memory(RUN_TIME_BUILTINS[function](b, *values))
+    name = "max" if function is max else "min"
+    return b.tensor(getattr(b, f"f{name}" if dtype.is_float else f"{name}imum")(*values), dtype)
+
+
+def _is_number_of(dtype: DType, value: Any) -> bool:
+    """Return whether a number has this dtype, or is Python's and takes it."""
+    if isinstance(value, TriValue):
+        is_float = value.type.dtype.is_float
+        takes = value.type.dtype == dtype or (value.weak and (dtype.is_float or not is_float))
+        return not value.type.rank and takes and not dtype.is_bool
+    return type(value) is int or (type(value) is float and dtype.is_float)
 
 
 @handles(ast.AnnAssign)

@@ -355,35 +355,3 @@ def test_starts_of_run_time_are_checked(pipeline):
     assert o.sum(1).tolist() == [0, 0, 3, 3, 0, 0]
     with pytest.raises(ValueError, match="a parallel loop starts below 0"):
         ones(o, -2, 4)
-
-
-@pytest.mark.parametrize("way", [{}, {"pipeline": "mlir"}, {"target": "cuda:emulated"}], ids=str)
-def test_writes_at_an_offset_of_run_time(way):
-    def shifted(o, a, offset: mt.int32, n: mt.int32):
-        for i in mt.prange(n):
-            o[offset + i] = o[offset + i] + a[i]
-
-    a, o = np.arange(1.0, 7.0), np.zeros(8)
-    kernel = mt.jit(shifted, **way)
-    kernel(o, a, 3, 5)
-    np.testing.assert_array_equal(o, [0, 0, 0, 1, 2, 3, 4, 5])
-    if not way.get("target"):
-        # The last but one and element 6 are the same: no index counts from the end here.
-        for outside in (-2, 4):
-            with pytest.raises(IndexError, match="counts from the end"):
-                kernel(o, a, outside, 5)
-
-
-def test_inner_loops_that_end_early():
-    def steps(o, n: mt.int32):
-        for i, j in mt.ndrange(o.shape[0], o.shape[1]):
-            count = 0
-            while count < n:
-                if count > i + j:
-                    break
-                count += 1
-            o[i, j] = count
-
-    o = np.zeros((3, 4))
-    mt.jit(steps)(o, 4)
-    np.testing.assert_array_equal(o, [[1, 2, 3, 4], [2, 3, 4, 4], [3, 4, 4, 4]])
