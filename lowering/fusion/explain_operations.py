@@ -1,7 +1,8 @@
 """Explain why MLIR fused two operations on tensors, or did not: a verdict for every producer-consumer edge.
 
 Runs `linalg_to_fused` once more, with operations numbered by their locations, and finds the numbers that ended in one
-operation. Functions with loops have no edges.
+operation. Why two did not fuse is either `cost_guard`'s doing, whose marks are read, or a condition of upstream's pass,
+which says nothing: those conditions are repeated here. Functions with loops have no edges.
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@ t[i, j] = b[j, i]; out[i, j] += a[i, k] * t[k, j]   ──►   out[i, j] += a[i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels_first, is_padded_channels_first
 from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_padded_channels_last
 from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import padded
-from mlirtri.lowering.tir.blocks import blocks_of
+from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of
 from mlirtri.lowering.tir.product_recognition import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import replaced
@@ -26,6 +26,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Range,
     SBlock,
     TensorLoad,
+    Var,
     ir,
     read_write_region,
     relax,
@@ -38,17 +39,17 @@ from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, rela
 def fold_operands(mod: IRModule) -> IRModule:
     """Return the module with the producers of moved or widened operands folded into products."""
 
-    def stays_image(original: Any, folded: Any) -> bool:
+    def keeps_channels_first(original: OnlyBlock, folded: OnlyBlock) -> bool:
         """Return whether a convolution keeps the form that its schedule rule needs."""
         return not is_channels_first(find_product(*original)) or is_channels_first(find_product(*folded))
 
-    return _folded(mod, _Folding(mod, _is_mover, stays_image))
+    return _folded(mod, _Folding(mod, _is_view_producer, keeps_channels_first))
 
 
 def fold_padding(mod: IRModule) -> IRModule:
     """Return the module with the CPU's convolutions that pad their images themselves."""
 
-    def is_padded_image(_: Any, folded: Any) -> bool:
+    def is_padded_image(_: OnlyBlock, folded: OnlyBlock) -> bool:
         product = find_product(*folded)
         return product is not None and any(
             reads(product) for reads in (is_padded_channels_first, is_padded_channels_last, is_depthwise)
@@ -70,61 +71,86 @@ def _folded(mod: IRModule, folding: _Folding) -> IRModule:
     return relax.transform.DeadCodeElimination()(result)
 
 
+class OnlyBlock(NamedTuple):
+    """The block of a PrimFunc with one block, with what is known of it."""
+
+    facts: BlockFacts
+    block: SBlock
+
+
 class _Folding:
-    def __init__(self, mod: IRModule, moves: Callable[[Any, Any], bool], fits: Callable[[Any, Any], bool]):
-        self.moves, self.fits = moves, fits
-        """Whether a block, with its facts, moves an operand; whether a folded product may replace the original."""
+    """Producers folded into the calls of products that read them, call by call.
+
+    t = call_tir(transpose, (b,))         ──►   out = call_tir(matmul_of_view, (a, b))
+    out = call_tir(matmul, (a, t))
+    """
+
+    def __init__(
+        self,
+        mod: IRModule,
+        is_foldable: Callable[[BlockFacts, SBlock], bool],
+        fits: Callable[[OnlyBlock, OnlyBlock], bool],
+    ):
+        self.is_foldable, self.fits = is_foldable, fits
+        """Whether a block makes an operand that is read through; whether a folded product may replace the original."""
         self.functions = {
             gv.name_hint: function for gv, function in mod.functions_items() if isinstance(function, PrimFunc)
         }
         self.builder = BlockBuilder(mod)
-        self.movers: dict[Any, tuple[PrimFunc, Any]] = {}
-        """From the variable of a moved tensor to the function that moves it and that function's operand."""
-        self.blocks: dict[str, Any] = {}
+        self.producers: dict[Var, tuple[PrimFunc, Var]] = {}
+        """From the variable of a foldable tensor to the function that makes it and that function's operand."""
+        self.blocks: dict[str, OnlyBlock | None] = {}
         self.is_changed = False
         self._known: dict[tuple[Any, int, Any], PrimFunc | None] = {}
-        """By function, parameter and mover: the function that reads through the mover, None where it may not."""
+        """By function, argument number and producer: the function that reads through it, None where it may not."""
 
     def note(self, function: Any) -> None:
+        """Record the foldable producers among the bindings of a Relax function."""
         for binding in bindings_of(function):
             called = self._called(binding)
             if called is None or len(binding.value.args[1].fields) != 1:
                 continue
-            if (block := self._block(called)) is not None and self.moves(*block):
-                self.movers[binding.var] = (self.functions[called], binding.value.args[1].fields[0])
+            if (block := self._block(called)) is not None and self.is_foldable(*block):
+                self.producers[binding.var] = (self.functions[called], binding.value.args[1].fields[0])
 
     def binding(self, binding: Any) -> Any:
+        """Return the binding of a product with a call that reads the operands of its producers; others unchanged."""
         called = self._called(binding)
-        if called is None or not any(operand in self.movers for operand in binding.value.args[1].fields):
+        if called is None or not any(operand in self.producers for operand in binding.value.args[1].fields):
             return binding
         original = self._block(called)
         if original is None or find_product(*original) is None:
             return binding
-        call, function = binding.value, self.functions[called]
-        arguments, name = list(call.args[1].fields), called
-        for position, argument in enumerate(arguments):
-            while argument in self.movers:
-                mover, source = self.movers[argument]
-                through = self._through(original, function, position, mover)
-                if through is None:
-                    break
-                function, argument, name = through, source, f"{called}_of_moved"
-            arguments[position] = argument
+        call = binding.value
+        function, arguments = self._folded(original, self.functions[called], call.args[1].fields)
         if function is self.functions[called]:
             return binding
         self.is_changed = True
         # The indices are plain now, so elementwise consumers fuse into the product even if it sums one row each.
-        callee = self.builder.add_func(function.with_attrs({OP_PATTERN: PRODUCT}), name)
+        callee = self.builder.add_func(function.with_attrs({OP_PATTERN: PRODUCT}), f"{called}_of_moved")
         value = relax.Call(
             call.op, [callee, relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args, call.span
         )
         return relax.VarBinding(binding.var, value)
 
-    def _through(self, original: Any, function: PrimFunc, position: int, mover: PrimFunc) -> PrimFunc | None:
+    def _folded(self, original: OnlyBlock, function: PrimFunc, operands: Sequence[Var]) -> tuple[PrimFunc, list[Var]]:
+        """Return the function that reads through all producers that it may, and its arguments."""
+        arguments = list(operands)
+        for number, argument in enumerate(arguments):
+            while argument in self.producers:
+                producer, source = self.producers[argument]
+                through = self._through(original, function, number, producer)
+                if through is None:
+                    break
+                function, argument = through, source
+            arguments[number] = argument
+        return function, arguments
+
+    def _through(self, original: OnlyBlock, function: PrimFunc, number: int, producer: PrimFunc) -> PrimFunc | None:
         # Functions are objects that live as long as this one: layers of a network call the same ones.
-        key = function, position, mover
+        key = function, number, producer
         if key not in self._known:
-            through = _reading_through(function, position, mover)
+            through = _reading_through(function, number, producer)
             folded = _only_block(through)
             self._known[key] = None if folded is None or not self.fits(original, folded) else through
         return self._known[key]
@@ -135,22 +161,22 @@ class _Folding:
         name = binding.value.args[0].name_hint
         return name if name in self.functions else None
 
-    def _block(self, name: str) -> Any:
-        """Return the facts and the block of a function of one block; None for any other function."""
+    def _block(self, name: str) -> OnlyBlock | None:
+        """Return the block of a function of one block; None for any other function."""
         if name not in self.blocks:
             self.blocks[name] = _only_block(self.functions[name])
         return self.blocks[name]
 
 
-def _only_block(function: PrimFunc) -> Any:
+def _only_block(function: PrimFunc) -> OnlyBlock | None:
     try:
         blocks = blocks_of(function)
     except (ValueError, TypeError):  # opaque or symbolic loops, or no blocks
         return None
-    return blocks[0] if len(blocks) == 1 else None
+    return OnlyBlock(*blocks[0]) if len(blocks) == 1 else None
 
 
-def _is_mover(facts: Any, block: Any) -> bool:
+def _is_view_producer(facts: BlockFacts, block: SBlock) -> bool:
     """Return whether a block only permutes, slices or reshapes one tensor, perhaps widening its dtype."""
     if not _is_plain(facts, block):
         return False
@@ -161,14 +187,15 @@ def _is_mover(facts: Any, block: Any) -> bool:
         return False
     [read] = facts.reads
     return all(
-        axis is not None or isinstance(_without_offset(position), tirx.IntImm | tirx.Var)
-        for axis, position in zip(read.axes, read.indices, strict=True)
+        axis is not None or isinstance(_without_offset(read_index), tirx.IntImm | tirx.Var)
+        for axis, read_index in zip(read.axes, read.indices, strict=True)
     )
 
 
-def _without_offset(position: Expr) -> Any:
-    """Return an index without the constant that is added to it, where a slice begins."""
-    return position.a if isinstance(position, tirx.Add) and isinstance(position.b, tirx.IntImm) else position
+def _without_offset(read_index: Expr) -> Expr:
+    """Return an index without the constant that is added to it, where a slice begins; TVM puts constants right."""
+    is_offset = isinstance(read_index, tirx.Add) and isinstance(read_index.b, tirx.IntImm)
+    return read_index.a if is_offset else read_index
 
 
 def _is_view_of_bits(value: Expr) -> bool:
@@ -177,11 +204,11 @@ def _is_view_of_bits(value: Expr) -> bool:
     return is_call and all(str(operand.ty.dtype).lstrip("u").startswith("int") for operand in (value, value.args[0]))
 
 
-def _is_padding(facts: Any, block: Any) -> bool:
+def _is_padding(facts: BlockFacts, block: SBlock) -> bool:
     return _is_plain(facts, block) and padded(block.body.value) is not None
 
 
-def _is_plain(facts: Any, block: Any) -> bool:
+def _is_plain(facts: BlockFacts, block: SBlock) -> bool:
     is_plain = facts.is_spatial and isinstance(block.body, tirx.BufferStore) and not block.alloc_buffers
     return is_plain and list(facts.writes[0].axes) == list(range(len(facts.kinds)))
 
@@ -190,33 +217,36 @@ def _bits(value: Expr) -> int:
     return int(value.ty.dtype.bits)
 
 
-def _reading_through(function: PrimFunc, position: int, mover: PrimFunc) -> PrimFunc:
-    source = mover.params[0]
-    _, block = _only_block(mover)
+def _reading_through(function: PrimFunc, number: int, producer: PrimFunc) -> PrimFunc:
+    """Return `function` with the operand of `producer` as its argument `number`, in place of the producer's result.
+
+    With ``t[i, j] = b[j, i]`` as producer, each ``t[k, n]`` becomes ``b[n, k]``.
+    """
+    source, operand = producer.params[0], function.params[number]
+    block, reader = (blocks_of(each)[0][1] for each in (producer, function))
     fresh = tirx.decl_buffer(source.shape, source.dtype, source.name, layout=None)
     value = structural_map(
         block.body.value, (TensorLoad, lambda node: tirx.BufferLoad(fresh, node.indices)), order="post"
     )
     variables = [axis.var for axis in block.iter_vars]
-    operand = function.params[position]
-
     analyzer = Analyzer()
-    for axis in _only_block(function)[1].iter_vars:
+    for axis in reader.iter_vars:
         analyzer.bind(axis.var, Range(index(0), axis.dom.extent))
 
-    def simple(node: Node) -> Any:
+    def simple(node: Node) -> Expr:
         return tirx.BufferLoad(node.source, [analyzer.simplify(expression) for expression in node.indices])
 
-    def load(node: Node) -> Any:
+    def load(node: Node) -> Expr:
         if not node.source.same_as(operand):
             return node
         # Simplify a view's quotients and remainders with the axes' ranges, so that windows are recognised.
         moved = replaced(value, dict(zip(variables, node.indices, strict=True)))
         return structural_map(moved, (TensorLoad, simple), order="post")
 
-    parameters = [fresh if number == position else parameter for number, parameter in enumerate(function.params)]
+    parameters = list(function.params)
+    parameters[number] = fresh
 
-    def with_regions(node: Node) -> Any:
+    def with_regions(node: Node) -> Node:
         return with_regions_of(node, parameters) if node.iter_vars else node
 
     body = structural_map(function.body, [(TensorLoad, load), (SBlock, with_regions)], order="post")

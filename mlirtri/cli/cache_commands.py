@@ -34,7 +34,7 @@ def _store() -> Store:
 def ls(as_json: bool) -> None:
     """List the kernels, the most recently used first: entry, kernel, pipeline, arguments, bytes, last use."""
     store = _store()
-    rows = [_row(store, folder) for folder in store.all_folders()]
+    rows = [_row(folder) for folder in store.all_folders()]
     rows.sort(key=lambda row: -row["used"])
     if as_json:
         print(json.dumps(rows, indent=2))
@@ -48,7 +48,7 @@ def ls(as_json: bool) -> None:
     print(f"{len(rows)} kernels, {total:,} of {store.limit:,} bytes in {store.root}")
 
 
-def _row(store: Store, folder: Path) -> dict[str, Any]:
+def _row(folder: Path) -> dict[str, Any]:
     from mlirtri.cache.store import DamagedError, last_use, read, size_of
 
     row = {"entry": f"{folder.parent.name[:12]}/{folder.name[:8]}", "bytes": size_of(folder), "used": last_use(folder)}

@@ -25,10 +25,9 @@ from mlirtri.measure.columns import Column, Several, columns_of
 from mlirtri.measure.copies import copied, host_array, restore, written
 from mlirtri.measure.eager import leaves
 from mlirtri.measure.rows import Comparison, Comparisons, Row
-from mlirtri.measure.subjects import KernelSubject, ProgramSubject, subjects_of
+from mlirtri.measure.subjects import KernelSubject, Subject, subjects_of
 from mlirtri.measure.timing import Timed, samples, wait_for
 
-Subject = KernelSubject | ProgramSubject
 NO_TIMES = "emulated: no times"
 EAGER = ("numpy", "torch")
 """The libraries that run the plain function."""

@@ -24,9 +24,10 @@ from mlirtri.lowering.core.stage import Code, Stage
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import WITHOUT_TVM, Pipeline, pipeline_for
 from mlirtri.measure.columns import Column
-from mlirtri.measure.comparison import Contender, Subject, preparation, run_each
+from mlirtri.measure.comparison import Contender, preparation, run_each
 from mlirtri.measure.limits import limits
 from mlirtri.measure.rows import LaunchCost
+from mlirtri.measure.subjects import Subject
 
 CALLS = 20
 """Calls in which launches are timed; the median counts."""

@@ -19,9 +19,8 @@ from mlirtri.lowering.core.interface import Leaf
 from mlirtri.measure.columns import Column
 from mlirtri.measure.copies import host_array
 from mlirtri.measure.eager import plain_call
-from mlirtri.measure.subjects import KernelSubject, ProgramSubject
+from mlirtri.measure.subjects import KernelSubject, ProgramSubject, Subject
 
-Subject = KernelSubject | ProgramSubject
 Call = Callable[[], Any]
 
 

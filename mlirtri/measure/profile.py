@@ -15,7 +15,6 @@ from mlirtri.measure.columns import Column
 from mlirtri.measure.comparison import (
     NO_TIMES,
     Contender,
-    Subject,
     check_numbers,
     contender_of,
     contenders_beside,
@@ -27,7 +26,7 @@ from mlirtri.measure.comparison import (
 from mlirtri.measure.launch_costs import add_costs
 from mlirtri.measure.limits import limits
 from mlirtri.measure.rows import LaunchCost, strict
-from mlirtri.measure.subjects import ProgramSubject, subjects_of
+from mlirtri.measure.subjects import ProgramSubject, Subject, subjects_of
 from mlirtri.measure.tables import cost_cells, shown_seconds, table_of, text_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Protocol
+from typing import Any
 
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.kernels.arguments import data_for, device_for, random_array
@@ -32,34 +32,6 @@ _OF_ARRAYS = frozenset({"astype", "copy", "choose", "compress", "searchsorted"})
 _KINDS = "a jit function, a program, a graph, a Relax module or a file of them"
 
 
-class Subject(Protocol):
-    """One thing to compare, with its arguments."""
-
-    name: str
-
-    @property
-    def named(self) -> Mapping[str, Any]:
-        """Return the data of a call by parameter name, in order."""
-        ...
-
-    def compile(self, column: Column) -> Kernel:
-        """Return a kernel that was compiled anew; raises the `KernelError` that refuses."""
-        ...
-
-    def observe(self) -> None:
-        """Have kernels compiled once from now on, each with the text after each pass."""
-        ...
-
-    def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
-        """Return a call of the kernel on these values of `named`."""
-        ...
-
-    @property
-    def resets(self) -> tuple[Callable[[], None], ...]:
-        """Return what to call before each call, so that it finds the subject as the first call did."""
-        ...
-
-
 @dataclass
 class KernelSubject:
     """A jit function; its plain function is what results are compared with."""
@@ -78,10 +50,12 @@ class KernelSubject:
         return self.function.__name__
 
     def observe(self) -> None:
+        """Have kernels compiled once from now on, each with the text after each pass."""
         self.is_observed = True
 
     @cached_property
     def named(self) -> dict[str, Any]:
+        """Return the data of a call by parameter name, in order."""
         bound = self.function.signature.bind(self.arguments, dict(self.keywords), abstract=True)
         return {name: self._data(name, value) if isinstance(value, Tensor) else value for name, value in bound.items()}
 
@@ -109,6 +83,7 @@ class KernelSubject:
         return self.function.signature.specialize(self.named, self.function.options.semantics)
 
     def compile(self, column: Column) -> Kernel:
+        """Return a kernel that was compiled anew; raises the `KernelError` that refuses."""
         options = column.options.over(self.function.options)
         function = self.function.__mlirtri_function__
         if not self.is_observed:
@@ -119,11 +94,13 @@ class KernelSubject:
         return self.kernels[column.name]
 
     def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return a call of the kernel on these values of `named`."""
         arguments = [values[parameter.name] for parameter in self.specialization.tensors]
         return lambda: kernel(*arguments)
 
     @property
     def resets(self) -> tuple[Callable[[], None], ...]:
+        """Return what to call before each call, so that it finds the subject as the first call did."""
         return ()
 
     def plain(self, values: Mapping[str, Any]) -> Callable[[], Any]:
@@ -246,9 +223,13 @@ def _observed(kernel: Kernel) -> Kernel:
     return kernel
 
 
+Subject = KernelSubject | ProgramSubject
+"""One thing to compare, with its arguments."""
+
+
 def subjects_of(
     what: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], columns: Sequence[Column]
-) -> list[KernelSubject | ProgramSubject]:
+) -> list[Subject]:
     """Return what `what` names, or each of a list; raises `KernelTypeError` for what cannot be compared.
 
     Of several kernels each takes the keyword arguments that it has parameters for.
@@ -304,7 +285,7 @@ class _Given:
     """Whether several kernels take arguments from the same keywords."""
 
 
-def _subject(what: Any, entry: str | None, given: _Given, is_file: bool) -> KernelSubject | ProgramSubject:
+def _subject(what: Any, entry: str | None, given: _Given, is_file: bool) -> Subject:
     keywords = dict(given.keywords)
     if not isinstance(what, JitFunction):
         return ProgramSubject(what, given.arguments, keywords, entry, given.device, given.columns)

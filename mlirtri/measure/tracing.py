@@ -12,10 +12,9 @@ from mlirtri.measure.columns import Column, columns_of
 from mlirtri.measure.comparison import Extras, compared
 from mlirtri.measure.limits import FOOTPRINTS, limits
 from mlirtri.measure.rows import Comparison
-from mlirtri.measure.subjects import KernelSubject, ProgramSubject, subjects_of
+from mlirtri.measure.subjects import Subject, subjects_of
 from mlirtri.trace.data import Trace, TracedKernel
 
-Subject = KernelSubject | ProgramSubject
 _ROUNDS = 3
 """Rounds of timing: the page shows where time goes, not which row is faster."""
 

@@ -13,8 +13,6 @@ from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 
-Bounds = tuple[Size | None, Size | None]
-"""The least and the greatest value of a symbol, inclusive."""
 NewSymbol = Callable[[TriValue, str, Size | None, Size | None], Symbol]
 _SIGNS = {"floor_divide": "//", "multiply": "*"}
 

@@ -95,7 +95,7 @@ def _updated(loops: Sequence[Any], around: Ranges, updates: _Updates) -> Any:
     if not updates.is_declared and not updates.are_exact():
         return None
     written = [buffer for buffer in conflicts if buffer not in read]
-    return changed if all(updates.is_ticketed(buffer, body, loops) for buffer in written) else None
+    return changed if all(updates.is_ticketed(buffer, body) for buffer in written) else None
 
 
 def _conflicts(loops: Sequence[Any], around: Ranges) -> list[Any]:
@@ -221,16 +221,16 @@ class _Updates:
         """Return whether the updates give the same numbers in any order: those of integers."""
         return self.are_commutative() and all("int" in str(store.buffer.dtype) for store in self.stores)
 
-    def is_ticketed(self, buffer: Buffer, body: Stmt, loops: Sequence[Any]) -> bool:
+    def is_ticketed(self, buffer: Buffer, body: Stmt) -> bool:
         """Return whether one statement stores to an array, at an index that a counter gave this iteration alone."""
         stores = [store for store in nodes_in(body, tirx.BufferStore) if store.buffer.same_as(buffer)]
         if len(stores) != 1 or not self.is_declared:
             return False
         [store] = stores
-        counted = {variable for variable, update in self.tickets.items() if self._counts(update, loops)}
+        counted = {variable for variable, update in self.tickets.items() if self._counts(update)}
         return any(_source(position) in counted for position in (_resolved(each, body) for each in store.indices))
 
-    def _counts(self, update: Any, loops: Sequence[Any]) -> bool:
+    def _counts(self, update: Stmt) -> bool:
         """Return whether an update adds a positive constant to an element that all iterations count with."""
         function = function_of(update)
         is_step = function is not None and function.name == "Add" and isinstance(function.operand, tirx.IntImm)
