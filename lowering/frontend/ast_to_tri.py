@@ -37,6 +37,7 @@ from mlirtri.lowering.frontend.context import FunctionContext, visit_body
 from mlirtri.lowering.frontend.device_placement import Placement
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.merging import Differs, kind, packed
+from mlirtri.lowering.frontend.language.random_generator import is_generator
 from mlirtri.lowering.frontend.language.storage import Storage, View, has_memory
 from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.frontend.scope import Scope
@@ -219,7 +220,7 @@ def _weak(builder: Language, number: bool | int | float | complex) -> TriValue:
 def _result_tree(value: Any, builder: Language, results: list[TriValue], span: Span) -> Any:
     if value is None:
         return None
-    if isinstance(value, (tuple, list, dict)):
+    if isinstance(value, (tuple, list, dict)) and not is_generator(value):
         return like(value, [_result_tree(part, builder, results, span) for part in parts_of(value)])
     if not isinstance(value, (TriValue, bool, int, float, complex)):
         raise KernelTypeError(f"a kernel cannot return {describe(value)}", span, help="return tensors, numbers, tuples")

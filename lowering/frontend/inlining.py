@@ -68,9 +68,9 @@ def _check_depth(context: FunctionContext, name: str) -> None:
 def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
     bound = bound_arguments(function.__name__, inspect.signature(function), arguments, keywords)
     for parameter in bound.signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise UnsupportedSyntaxError(f"{function.__name__} takes *args or **kwargs, which cannot be inlined")
-        if parameter.name not in bound.arguments:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise UnsupportedSyntaxError(f"{function.__name__} takes **{parameter.name}, which cannot be inlined")
+        if parameter.name not in bound.arguments and parameter.kind is not parameter.VAR_POSITIONAL:
             check_constant(parameter.default, f"the default of {parameter.name!r}")
     bound.apply_defaults()
     return dict(bound.arguments)
@@ -126,6 +126,7 @@ class LocalFunction:
             for kind, group in (
                 (kinds.POSITIONAL_ONLY, nodes.posonlyargs),
                 (kinds.POSITIONAL_OR_KEYWORD, nodes.args),
+                (kinds.VAR_POSITIONAL, [nodes.vararg] if nodes.vararg else []),
                 (kinds.KEYWORD_ONLY, nodes.kwonlyargs),
             )
             for node in group
@@ -147,8 +148,8 @@ def visit_lambda(context: FunctionContext, node: ast.Lambda) -> LocalFunction:
 
 def _local_function(context: FunctionContext, node: ast.FunctionDef | ast.Lambda) -> LocalFunction:
     parameters = node.args
-    if parameters.vararg or parameters.kwarg:
-        raise UnsupportedSyntaxError("functions in a kernel take no *args or **kwargs", help="name every parameter")
+    if parameters.kwarg:
+        raise UnsupportedSyntaxError("functions in a kernel take no **kwargs", help="name every parameter")
     if isinstance(node, ast.FunctionDef) and node.decorator_list:
         raise UnsupportedSyntaxError("functions in a kernel have no decorators", help="define it outside of the kernel")
     names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]

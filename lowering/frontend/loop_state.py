@@ -18,7 +18,7 @@ from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, writte
 from mlirtri.lowering.frontend.language import merging
 from mlirtri.lowering.frontend.language.builder import describe
 from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
-from mlirtri.lowering.frontend.scope import FAILED, Unavailable
+from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Unavailable
 
 
 class LoopState:
@@ -152,11 +152,13 @@ class LoopState:
         value = self.scope.locals[name]
         if isinstance(value, Unavailable):
             raise value.error
-        if isinstance(first, merging.MaybeBound) and value is not FAILED:
+        if value is FAILED:
+            raise FailedAssignment
+        if isinstance(first, merging.MaybeBound):
             value = merging.maybe_bound(value)
         value = self.scope.locals[name] = current(self.b.tri, value)
         leaves = merging.flat(value)
-        if value is FAILED or not merging.is_value(value) or len(leaves) != len(merging.flat(first)):
+        if not merging.is_value(value) or len(leaves) != len(merging.flat(first)):
             self._refuse(name, first, value)
         return leaves
 

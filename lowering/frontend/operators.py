@@ -54,9 +54,10 @@ def fold(function: Callable[..., Any], *operands: Any) -> Any:
     """Return Python's own result on compile-time values; raises what Python raises as a `KernelValueError`."""
     if function is operator.pow and all(isinstance(x, int) for x in operands) and abs(operands[1]) > 4096:
         raise KernelValueError(f"{operands[0]} ** {operands[1]} is too large to compute at compile time")
-    named = [describe(operand) for operand in operands if hasattr(operand, "__name__")]
+    # Generators of random numbers are named tuples here.
+    named = [describe(x) for x in operands if hasattr(x, "__name__") or hasattr(x, "described")]
     if named and function in _ARITHMETIC:
-        raise KernelTypeError(f"expected numbers, got {' and '.join(named)}", help="call it, with parentheses")
+        raise KernelTypeError(f"expected numbers, got {' and '.join(named)}", help="call it, or a method of it")
     try:
         return function(*operands)
     except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:

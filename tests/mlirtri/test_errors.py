@@ -25,7 +25,7 @@ N = np.array([1, 2, 3], np.int32)
 SYNTAX = [
     ("    y = x[0] * 1\n    z = y\n    for i in range(99):\n        ⟦y[0] = 1⟧\n        y = z\n    return y",
      "depending on what ran before", "a copy"),
-    ("    return (⟦lambda *y: y⟧)(x)", "take no *args", "name every parameter"),
+    ("    return (⟦lambda **y: y⟧)(x)", "take no **kwargs", "name every parameter"),
     ("    del ⟦x[0]⟧", "only names can be deleted", ""),
     ("    @helper\n    ⟦def f(): pass⟧", "have no decorators", "outside of the kernel"),
     ("    ⟦try⟧: pass\n    finally: pass", "cannot contain `try`", "check arguments before the call"),

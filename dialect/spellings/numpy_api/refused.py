@@ -14,7 +14,7 @@ _EIGEN = "use eigh or eigvalsh for a Hermitian one, or compute them outside and 
 
 _RANDOM_FUNCTIONS = """
     rand randn randint random random_sample normal uniform choice shuffle permutation seed exponential
-    poisson binomial beta gamma standard_normal ranf sample integers
+    poisson binomial beta gamma standard_normal ranf sample integers RandomState
     """
 _OF_UNKNOWN_LENGTH = {
     "unique_counts": "compute it outside of the kernel, or count with numpy.bincount(x, minlength=n)",

@@ -301,6 +301,8 @@ def describe(x: Any) -> str:
         return f"a tensor {x.type}"
     if isinstance(x, DType):
         return f"the dtype {x}"
+    if (described := getattr(x, "described", None)) is not None:
+        return described
     if isinstance(x, (tuple, list)):
         shown = [*map(describe, x[:4]), *["…"] * (len(x) > 4)]
         return f"a {type(x).__name__} of {', '.join(shown) or 'nothing'}"

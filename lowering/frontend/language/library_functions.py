@@ -24,11 +24,13 @@ from mlirtri.errors import (
     KernelLinearAlgebraError,
     KernelTypeError,
     KernelValueError,
+    UnknownNameError,
 )
 from mlirtri.lowering.frontend.language import (
     array_functions,
     linear_algebra,
     matrix_factors,
+    random_distributions,
     random_generator,
     random_numbers,
     ufunc_methods,
@@ -110,7 +112,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **random_generator.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
-_FILES = (array_functions, linear_algebra, matrix_factors, random_generator, random_numbers, ufunc_methods)
+_OF_RANDOM = (random_distributions, random_generator, random_numbers)
+_FILES = (array_functions, linear_algebra, matrix_factors, ufunc_methods, *_OF_RANDOM)
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))
 COMPILE_TIME = (*array_functions.COMPILE_TIME, *random_generator.COMPILE_TIME, *random_numbers.COMPILE_TIME)
@@ -170,10 +173,18 @@ class BoundFunction:
         return self.function.__name__
 
 
+_OF_GENERATORS = random_numbers.METHODS | random_distributions.METHODS
+
+
 def method(owner: Any, name: str) -> Any:
     """Return the method of an array, a ufunc or a random generator that is in the tables; None for any other."""
-    if random_generator.is_generator(owner) and name in random_numbers.METHODS:
-        return BoundFunction(random_numbers.METHODS[name], owner)
+    if random_generator.is_generator(owner):
+        if name not in _OF_GENERATORS:
+            has = (
+                "is not supported in a kernel" if hasattr(np.random.Generator, name) else "is no method of a generator"
+            )
+            raise UnknownNameError(f"{name!r} {has}", help=f"there are {', '.join(sorted(_OF_GENERATORS))}")
+        return BoundFunction(_OF_GENERATORS[name], owner)
     if isinstance(owner, TriValue):
         return BoundFunction(array_functions.METHODS[name], owner) if name in array_functions.METHODS else None
     is_known = isinstance(owner, np.ufunc) and f"numpy.{owner.__name__}.{name}" in FUNCTIONS
@@ -182,7 +193,7 @@ def method(owner: Any, name: str) -> Any:
 
 def is_of_generator(function: Callable[..., Any]) -> bool:
     """Return whether a function of the tables makes a random generator or draws from one."""
-    return function.__module__ in (random_generator.__name__, random_numbers.__name__)
+    return function.__module__ in [file.__name__ for file in _OF_RANDOM]
 
 
 def find(callee: Any, name: str | None, arguments: list[Any], keywords: dict[str, Any]) -> Callable[..., Any] | None:

@@ -25,6 +25,11 @@ class Generator(NamedTuple):
 
     state: Any
 
+    @property
+    def described(self) -> str:
+        """Return what error messages call it."""
+        return "a random generator"
+
 
 def require_value(condition: Any, message: str) -> None:
     """Raise `ValueError` with the message after the call if the condition was false."""

@@ -2,7 +2,8 @@
 
 Python never runs the functions, but those of `COMPILE_TIME`. Numbers are NumPy's for the same seed and the same order
 of calls, up to the rounding of ``log1p`` and ``exp``. Methods: integers in a range (D. Lemire, Fast random integer
-generation in an interval, 2019); normal and exponential numbers by ziggurats, see `ziggurat_tables.py`.
+generation in an interval, 2019); choices without replacement (R. Floyd, 1987); normal and exponential numbers by
+ziggurats, see `ziggurat_tables.py`.
 """
 
 from __future__ import annotations
@@ -267,9 +268,11 @@ def integers(self, low, high=None, size=None, dtype=np.int64, endpoint=False):
     return values[()] if size is None else values
 
 
-def choice(self, a, size=None, replace=True, p=None, axis=0):
+def choice(self, a, size=None, replace=True, p=None, axis=0, shuffle=True):
     if not replace:
-        refuse("replace=False is not supported: take the first of permutation(a)")
+        if p is not None:
+            refuse("replace=False with p= is not supported: draw outside of the kernel and pass the numbers")
+        return chosen_once(self, a, size, axis, shuffle)
     population = np.arange(a) if np.ndim(a) == 0 else a
     count = population.shape[axis]
     require_value(count > 0, "there is nothing to choose from")
@@ -287,6 +290,53 @@ def choice(self, a, size=None, replace=True, p=None, axis=0):
         cumulated = np.cumsum(p)
         positions = np.searchsorted(cumulated / cumulated[-1], random(self, size), side="right")
     return np.take(population, positions, axis)
+
+
+def chosen_once(generator, a, size, axis, shuffles):
+    """Return different elements of a sequence, or different integers below a number."""
+    count = 1
+    for part in () if size is None else size if isinstance(size, tuple) else (size,):
+        count *= part
+    population = a if np.ndim(a) == 0 else a.shape[axis]
+    positions = distinct_positions(generator, population, count, shuffles)
+    shaped = positions[0] if size is None else positions.reshape(size)
+    return shaped if np.ndim(a) == 0 else np.take(a, shaped, axis)
+
+
+def distinct_positions(generator, population, count, shuffles):
+    """Return `count` different integers below `population`."""
+    require_value(count <= population, "Cannot take a larger sample than population when replace is False")
+    chosen = np.empty(count, np.int64)
+    if population > 10000 and count > population // (50 if shuffles else 20):
+        every = np.arange(population)
+        shuffled_from(generator, every, max(population - count, 1))
+        chosen[:] = every[population - count :]
+    else:
+        is_taken = np.zeros(population, np.bool_)
+        words = np.empty(1, np.uint64)
+        for i in range(count):
+            last = population - count + i
+            fill_below(generator, words, np.uint64(last))
+            position = int(words[0])
+            chosen[i] = last if is_taken[position] else position
+            is_taken[chosen[i]] = True
+        if shuffles:
+            shuffled_from(generator, chosen, 1)
+    return chosen
+
+
+def shuffled_from(generator, values, first):
+    """Exchange the elements from the last one down to `first` with one before each, or itself."""
+    high, low, up, down = state_of(generator)
+    has_half, half = halves_of(generator)
+    for i in range(values.shape[0] - 1, first - 1, -1):
+        word, high, low, has_half, half = below_half(np.uint64(i), high, low, up, down, has_half, half)
+        j = int(word)
+        kept = values[i]
+        values[i] = values[j]
+        values[j] = kept
+    keep_state(generator, high, low)
+    keep_halves(generator, has_half, half)
 
 
 def shuffle(self, x, axis=0):

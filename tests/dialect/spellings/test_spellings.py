@@ -237,7 +237,6 @@ def test_own_functions_follow_the_semantics(semantics):
         ("add up to 2, and dimension 0 has 4", Case("torch.split", B, [1, 1])),
         ("the sizes \\(3, -1\\) do not multiply to 4", Case("torch.unflatten", B, 0, (3, -1))),
         ("does not expand to", Case("Tensor.expand", V, 3, -1, 1)),
-        ("of rank 0 is viewed as a dtype of the same width", Case("Tensor.view", torch.tensor(1.0), torch.int16)),
         ("is not the end of the input's shape", Case(f"{F}.layer_norm", X, (2,))),
         ("exclude each other", Case(f"{F}.scaled_dot_product_attention", Q, K, W, MASK, is_causal=True)),
         ("approximate is 'none' or 'tanh'", Case(f"{F}.gelu", X, approximate="fast")),

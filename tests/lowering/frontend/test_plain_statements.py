@@ -172,3 +172,22 @@ def test_membership_identity_and_lists_as_arrays():
 def test_identity_of_numbers_is_refused():
     with pytest.raises(mt.KernelError, match="one object is not known"):
         mt.jit(lambda x: x[0] is x[1])(np.ones(2))
+
+
+def largest(first, *others):
+    for other in others:
+        first = np.maximum(first, other)
+    return first
+
+
+def of_several(x):
+    def total(*parts, scale=1):
+        return sum(parts) * scale
+
+    return largest(x, x[::-1], x + 1), largest(x), total(x[0], x[1], scale=2), total()
+
+
+def test_parameters_that_take_the_rest():
+    x = np.arange(3.0)
+    for mine, other in zip(mt.jit(of_several, pipeline="mlir")(x), of_several(x), strict=True):
+        np.testing.assert_array_equal(mine, other)
