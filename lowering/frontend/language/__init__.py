@@ -12,6 +12,7 @@ Read in this order:
 - `random_generator.py`: the generator of `numpy.random`. `random_numbers.py`: the numbers that are drawn from it.
   `ziggurat_tables.py`: the tables of two distributions.
 - `ufunc_methods.py`: `reduce`, `accumulate`, `reduceat`, `outer`, `at` of ufuncs.
+- `random_distributions.py`: gamma, Poisson, binomial and other numbers.
 - `array_functions.py`: writes at positions, insertion, bits, histograms, polynomials.
 - `library_functions.py`: other functions of NumPy that need a loop, and the table of all inlined functions.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.

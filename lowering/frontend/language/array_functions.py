@@ -341,6 +341,20 @@ def polyfit(x, y, deg):
     return (solution.T / scale).T
 
 
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def fmod(x, y, /):
+    require_value(y != 0, "math domain error")
+    return float(np.fmod(float(x), float(y)))
+
+
+def is_close(a, b, *, rel_tol=1e-09, abs_tol=0.0):
+    difference, largest = abs(float(a) - float(b)), np.maximum(abs(float(a)), abs(float(b)))
+    is_near = difference <= np.maximum(rel_tol * largest, abs_tol) and largest < np.inf
+    return bool(a == b or is_near)
+
+
 _NAMED: tuple[Callable[..., Any], ...] = (
     put_along_axis, put, place, extract, compress, insert, resize, lexsort, piecewise, block, bitwise_count, packbits,
     unpackbits, histogram2d, nanquantile, nanpercentile, nanmedian, polyadd, polysub, polymul, polyder, polyint,
@@ -352,6 +366,20 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {f"numpy.{function.__name__}": functi
     "numpy.triu_indices_from": lambda arr, k=0: np.triu_indices(arr.shape[0], k, arr.shape[1]),
     "numpy.array_equiv": lambda a1, a2: np.all(np.equal(a1, a2)),
     "numpy.matvec": lambda x1, x2, /: np.matmul(x1, x2[..., None])[..., 0],
+    "numpy.linalg.cross": lambda x1, x2, /, *, axis=-1: np.cross(x1, x2, axis=axis),
+    "numpy.linalg.outer": lambda x1, x2, /: np.outer(x1, x2),
+    "numpy.linalg.matmul": lambda x1, x2, /: np.matmul(x1, x2),
+    "numpy.linalg.tensordot": lambda x1, x2, /, *, axes=2: np.tensordot(x1, x2, axes=axes),
+    "numpy.linalg.vecdot": lambda x1, x2, /, *, axis=-1: np.sum(np.conj(x1) * x2, axis=axis),
+    "numpy.linalg.vector_norm": lambda x, /, *, axis=None, keepdims=False, ord=2: np.linalg.norm(
+        x.reshape(-1) if axis is None and not keepdims else x, ord, axis, keepdims
+    ),
+    "numpy.linalg.matrix_norm": lambda x, /, *, keepdims=False, ord="fro": np.linalg.norm(x, ord, (-2, -1), keepdims),
+    "math.copysign": lambda x, y, /: float(np.copysign(float(x), float(y))),
+    "math.gcd": lambda x, y, /: int(np.gcd(x, y)),
+    "math.ldexp": lambda x, i, /: float(np.ldexp(float(x), i)),
+    "math.fmod": fmod,
+    "math.isclose": is_close,
     "numpy.vecmat": lambda x1, x2, /: np.matmul(np.conj(x1)[..., None, :], x2)[..., 0, :],
 }
 """Inlined functions of NumPy by qualified name."""

@@ -215,6 +215,9 @@ def _is_named(callee: Any, name: str) -> bool:
 
 def _has_operation(name: str, arguments: list[Any], keywords: dict[str, Any]) -> bool:
     """Return whether a call is an operation of the dialect: distinct elements alone, sums at single elements."""
+    if name.startswith("math."):
+        # Python computes it where the numbers are known.
+        return not any(isinstance(value, TriValue) for value in [*arguments, *keywords.values()])
     if name == "numpy.unique":
         return len(arguments) + len(keywords) == 1
     if name not in ("numpy.add.at", "numpy.subtract.at") or len(arguments) < 2:

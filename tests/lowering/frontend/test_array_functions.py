@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 
 import numpy as np
@@ -60,6 +61,15 @@ def polynomials(x, i, u, m):
     return np.polymul(p, i), np.polyder(p), np.polyint(p, 2), np.polyadd(p, i), np.polyfit(i, p[0] * i * i, 2)
 
 
+def numbers(x, i, u, m):
+    a, b = x[0, 0], x[0, 1]
+    floats = math.copysign(a, b), math.fmod(x[0, 2], a), math.ldexp(a, 3), math.gcd(i[0], 12), math.fmod(7, 4)
+    near = math.isclose(a, a + 1e-12), math.isclose(a, b), math.isclose(a, b, abs_tol=3.0), math.isclose(a, x[1, 1])
+    vectors = np.linalg.cross(x[0, :3], x[2, :3]), np.linalg.vecdot(x[0], x[2]), np.linalg.outer(x[0], i)
+    norms = np.linalg.vector_norm(x[::2]), np.linalg.vector_norm(x, axis=1), np.linalg.matrix_norm(x[::2])
+    return floats, near, vectors, norms
+
+
 def same(result, expected):
     if isinstance(expected, tuple):
         for mine, other in zip(result, expected, strict=True):
@@ -70,7 +80,7 @@ def same(result, expected):
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-@pytest.mark.parametrize("function", [written, inserted, selected, of_bits, statistics, polynomials])
+@pytest.mark.parametrize("function", [written, inserted, selected, of_bits, statistics, polynomials, numbers])
 def test_functions_of_arrays(function, pipeline):
     ours, plain = deepcopy((X, INDICES, BYTES, MASK)), deepcopy((X, INDICES, BYTES, MASK))
     same(mt.jit(function, pipeline=pipeline)(*ours), function(*plain))
