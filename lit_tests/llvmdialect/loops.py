@@ -2,6 +2,7 @@
 # RUN: mlirtri emit %s --stage=llvmdialect --pipeline=mlir > %t
 # RUN: FileCheck %s --input-file %t
 # RUN: mlirtri-opt --canonicalize %t | FileCheck %s --check-prefix=AGAIN
+# RUN: mlirtri emit %s --stage=llvmdialect --pipeline=mlir --complete | FileCheck %s --check-prefix=DEBUG
 
 import mlirtri as mt
 
@@ -23,3 +24,6 @@ def add_chain(a: mt.Tensor[[64, 32], mt.float32], b: mt.Tensor[[64, 32], mt.floa
 # CHECK: llvm.store %[[OUT]]
 
 # AGAIN: llvm.func @{{.*}}add_chain
+
+# The user's lines reach the machine code.
+# DEBUG: #llvm.di_subprogram<{{.*}}name = "mlirtri_add_chain"

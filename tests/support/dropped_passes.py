@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
@@ -42,6 +44,9 @@ class StagePass:
 
 # --- passes that are noted or dropped -------------------------------------------------------------------------------
 
+_NO_STAGES = ("", "asm")
+"""What `mlirtri-opt` calls the stage of a pass, and who compiles again after the last stage, to explain."""
+
 
 @dataclass
 class _Watch:
@@ -52,9 +57,8 @@ class _Watch:
     """By stage and name, whether it changed anything."""
 
     def drops(self, context: Any, name: str) -> bool:
-        # mlirtri-opt runs the passes of a stage, and knows no stage.
         known = self.dropped
-        return known is not None and name == known.name and context.stage in (known.stage, "")
+        return known is not None and name == known.name and context.stage in (known.stage, *_NO_STAGES)
 
     def note(self, context: Any, name: str, changed: bool) -> None:
         key = (context.stage, name)
@@ -79,19 +83,23 @@ def _run_mlir(original: Callable[..., None], module: Any, passes: Sequence[Any],
     if _watch.notes is None:
         return original(module, kept, context)
     for step in kept:
-        before = str(module)
+        before = _text(module)
         original(module, [step], context)
-        _watch.note(context, step.name, str(module) != before)
+        _watch.note(context, step.name, _text(module) != before)
     return None
 
 
 def _run_rewrite(original: Callable[..., None], name: str, rewrite: Any, module: Any, context: Any) -> None:
     if _watch.drops(context, name):
         return
-    before = "" if _watch.notes is None else str(module)
+    before = "" if _watch.notes is None else _text(module)
     original(name, rewrite, module, context)
     if _watch.notes is not None:
-        _watch.note(context, name, str(module) != before)
+        _watch.note(context, name, _text(module) != before)
+
+
+def _text(module: Any) -> str:
+    return module.operation.get_asm(enable_debug_info=True)
 
 
 def _run_tvm(original: Callable[..., Any], mod: Any, passes: Sequence[Any], context: Any) -> Any:
@@ -122,21 +130,34 @@ def passes(test: Any) -> bool:
 
 def _holds(line: str, folder: Path) -> bool:
     """Run ``[not] COMMAND [2>&1] [> FILE] [| FileCheck …]``; return whether the status is 0."""
-    first, *rest = (shlex.split(part) for part in line.split(" | "))
-    if len(rest) > 1 or (rest and rest[0][0] != "FileCheck"):
+    if not re.search(r"(?<![\w./-])mlirtri(-opt)? ", line):
+        return _in_shell(line, folder)
+    command, _, check = line.partition(" | ")
+    if " | " in check or (check and not check.startswith("FileCheck ")):
         raise _Unsupported(line)
-    if first[0] == "FileCheck":
-        return _call(first, folder / "unread", folder / "unread") == 0
-    is_refused, first = first[0] == "not", first[first[0] == "not" :]
+    words = shlex.split(command)
+    while words[0] == "env" or "=" in words[0]:
+        name, equals, value = words.pop(0).partition("=")
+        os.environ.update({name: value} if equals else {})
+    is_refused, words = words[0] == "not", words[words[0] == "not" :]
     output = folder / "output"
-    if ">" in first:
-        position = first.index(">")
-        first, output = first[:position], Path(first[position + 1])
-    errors = output if "2>&1" in first else folder / "errors"
-    status = _call([word for word in first if word != "2>&1"], output, errors)
+    if ">" in words:
+        position = words.index(">")
+        words, output = words[:position], Path(words[position + 1])
+    errors = output if "2>&1" in words else folder / "errors"
+    status = _call([word for word in words if word != "2>&1"], output, errors)
     if (status != 0) != is_refused:
         return False
-    return not rest or _call([*rest[0], f"--input-file={output}"], folder / "unread", folder / "unread") == 0
+    return not check or _in_shell(f"{check} --input-file={shlex.quote(str(output))}", folder)
+
+
+def _in_shell(line: str, folder: Path) -> bool:
+    """Return whether a command without compilers succeeds."""
+    from mlirtri.testing.tools import filecheck
+
+    text = re.sub(r"\bFileCheck\b", lambda _: str(filecheck()), line, count=1)
+    negation = 'not() { ! "$@"; }'
+    return subprocess.run(["bash", "-c", f"{negation}\n{text}"], cwd=folder, capture_output=True).returncode == 0
 
 
 def _call(words: list[str], output: Path, errors: Path) -> int:
@@ -163,16 +184,12 @@ def _call(words: list[str], output: Path, errors: Path) -> int:
 
 
 def _commands() -> dict[str, Callable[[list[str]], int]]:
-    from filecheck.matcher import Matcher
-    from filecheck.options import parse_argv_options
-
     from mlirtri.cli.main import run_command
     from mlirtri.opt.main import main as run_opt
 
     return {
         "mlirtri": lambda words: run_command(words[1:]),
         "mlirtri-opt": lambda words: run_opt(words[1:]),
-        "FileCheck": lambda words: Matcher.from_opts(parse_argv_options(words)).run(),
     }
 
 
@@ -242,7 +259,7 @@ class Suite:
             if notes is None:
                 print(f"left out: {test.file.relative_to(LIT_TESTS)}", file=sys.stderr)
             for stage, name, changed in notes or ():
-                found = self.changed_by[StagePass(stage, name)] if stage else stageless[name]
+                found = stageless[name] if stage in _NO_STAGES else self.changed_by[StagePass(stage, name)]
                 found += [test] if changed else []
         for each, found in self.changed_by.items():
             found += [test for test in stageless[each.name] if test not in found]
