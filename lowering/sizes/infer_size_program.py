@@ -35,10 +35,13 @@ TO_ARGUMENTS = (
     Pass("cse", "equal sizes are computed once"),
     Pass("lower-affine", "affine maps become arithmetic"),
     Pass("canonicalize", "constants fold"),
+)
+"""The passes that express sizes by those of the arguments."""
+TO_COMPARISONS = (
     Pass("cse", "equal sizes are computed once"),
     Pass("canonicalize", "comparisons of a size with itself fold away"),
 )
-"""The passes that express sizes by those of the arguments."""
+"""The passes that decide comparisons of equal sizes."""
 _IN_BODY = "an operation in a loop or a branch"
 _IF_NOT_KNOWN = f"{_IN_BODY}, which may not run"
 """The same condition without the predicates of enclosing branches, for where those depend on elements."""
@@ -76,17 +79,30 @@ def size_values_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value
             del function.attributes["res_attrs"]
         loop_sizes.rewrite(clone)
         context = CompileContext(function.name.value, as_target("cpu"), keep_passes=False)
-        run_passes(clone, TO_ARGUMENTS, context)
+        _express(clone, context)
         if any(
             not isinstance(operation.operands[0].owner, ir.Block) for operation in operations_named(clone, "tensor.dim")
         ):
             # The last folds can leave sizes of tensors that are results.
-            run_passes(clone, TO_ARGUMENTS, context)
+            _express(clone, context)
         [function] = public_functions(clone)
         block = function.regions[0].blocks[0]
         reader = SizeReader(list(block.arguments))
         returned = list(block.operations[len(block.operations) - 1].operands)
         return SizeValues(reader.steps, [reader.step(value) for value in returned], list(map(_span, returned)))
+
+
+def _express(clone: ir.Module, context: CompileContext) -> None:
+    """Express sizes by those of the arguments, in place.
+
+    `lower-affine` promises that products of sizes do not overflow, which `cse` takes for another product.
+    """
+    run_passes(clone, TO_ARGUMENTS, context)
+    none = ir.Attribute.parse("#arith.overflow<none>", clone.context)
+    for operation in all_operations(clone):
+        if operation.name in ("arith.muli", "arith.addi", "arith.subi") and "overflowFlags" in operation.attributes:
+            operation.attributes["overflowFlags"] = none
+    run_passes(clone, TO_COMPARISONS, context)
 
 
 def _span(value: ir.Value) -> Span | None:

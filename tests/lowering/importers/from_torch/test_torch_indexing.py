@@ -65,6 +65,21 @@ def test_concatenations_of_as_many_elements_as_there_are(pipeline):
         compare(kernel(other, rows), joined_selections(other, rows))
 
 
+def adapted_rows(x, mask, weight):
+    written = torch.zeros_like(x)
+    written[mask] = torch.relu(torch.nn.functional.linear(x[mask], weight))
+    return written + x
+
+
+def test_products_of_as_many_rows_as_are_selected():
+    """Two products of one size, one from a reshape and one from a view, are the same size."""
+    x, weight = torch.randn(2, 3, 4), torch.randn(4, 4)
+    kernel = check(adapted_rows, x, torch.tensor([True, False]), weight, pipeline="linalg")
+    for rows in ([False, False], [True, True]):
+        mask = torch.tensor(rows)
+        compare(kernel(x, mask, weight), adapted_rows(x, mask, weight))
+
+
 def split_at(x, y, places):
     return [part + 1 for part in torch.tensor_split(x, places, dim=1)], y.tensor_split(places + 1)
 
