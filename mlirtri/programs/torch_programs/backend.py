@@ -1,7 +1,8 @@
 """``torch.compile(model, backend="mlirtri")``, which torch finds by the entry point group ``torch_dynamo_backends``.
 
-AOTAutograd functionalises Dynamo's graphs and derives a second graph for gradients; both become kernels. Dynamic sizes
-are compiled per shape of a call. What cannot be compiled raises: nothing falls back to eager mode silently.
+AOTAutograd functionalises Dynamo's graphs and derives a second graph for gradients; both become kernels. One of dynamic
+sizes is a kernel for all of them, or one per set of sizes. What cannot be compiled raises: nothing falls back to eager
+mode silently.
 """
 
 from __future__ import annotations

@@ -48,6 +48,11 @@ class GraphRecord:
         return sum(part.kernels for part in self.compilations)
 
     @property
+    def why_each(self) -> tuple[str, ...]:
+        """Return why parts with run-time sizes are compiled for each set of sizes, and not once for all."""
+        return tuple(dict.fromkeys(part.why_each for part in self.compilations if part.why_each))
+
+    @property
     def seconds(self) -> float:
         """Return what compiling them took; a graph of run-time sizes is compiled when it is called."""
         return sum(part.seconds for part in self.compilations)
@@ -85,6 +90,7 @@ class TorchReport:
         for graph in self.graphs:
             location = f" at {graph.span}" if graph.span else ""
             compiled = f"{_count(graph.kernels(), 'kernel')}, {graph.seconds:.2f} s"
+            compiled += "".join(f"; one for each set of sizes: {reason}" for reason in graph.why_each)
             end = f"refused: {graph.refused}" if graph.refused else compiled
             lines.append(f"  {graph.name}{location}: {_count(graph.operators, 'operator')}, {end}")
         for frame in self.frames:

@@ -1,15 +1,16 @@
-"""Compile a functional torch.fx graph per set of sizes that it is called with.
+"""Compile a functional torch.fx graph: for all sizes, or per set of sizes that it is called with.
 
-A graph without symbols is compiled at once; others are traced again with the sizes of a call, which gives a static
-graph. Checks of torch.linalg, which AOTAutograd orders by a token, become assertions.
+A graph without symbols is compiled at once, one with symbols at its first call, for all sizes. Where that is refused,
+it is traced again with the sizes of each call, which gives a static graph. Checks of torch.linalg, which AOTAutograd
+orders by a token, become assertions.
 """
 
 from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,12 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.traceback import preserve_node_meta
 from torch.utils import _pytree as pytree
 
+from mlirtri.errors import ArgumentMismatchError
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
 from mlirtri.lowering.importers.from_torch.tracing.tracing import EXPORTING
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned
+from mlirtri.programs.torch_programs.dynamic_graphs import DynamicKernel, NotForAllSizes, dynamic_kernel
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
 from mlirtri.programs.torch_programs.lifted_draws import lifted, refuse_draws_of_elements
 from mlirtri.programs.torch_programs.program import TorchProgram
@@ -40,6 +43,8 @@ class Compilations:
 
     kernels: int = 0
     seconds: float = 0.0
+    why_each: str | None = None
+    """Why a graph with symbols is compiled for each set of sizes; None where it is not."""
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -61,19 +66,38 @@ class TracedFunction:
         self.is_static = not any(_is_symbolic(node) for node in graph.graph.nodes if node.op == "placeholder")
         self.kernels: dict[Any, _Static] = {}
         self.compilations = Compilations()
+        self.dynamic: DynamicKernel | None = None
         if self.is_static:
             with self.compilations.timed():
                 self.kernels[None] = _Static(graph, name, self.options)
 
     def __call__(self, *arguments: Any) -> list[Any]:
+        if not self.is_static and (dynamic := self._for_all_sizes(arguments)) is not None:
+            # torch.export may assume more of sizes than Dynamo does.
+            with suppress(ArgumentMismatchError):
+                return _without_gradients(dynamic, arguments)
         key = None if self.is_static else tuple(_size_of(argument) for argument in arguments)
         if key not in self.kernels:
             with self.compilations.timed(), EXPORTING:
                 self.kernels[key] = _Static(_traced(self.graph, arguments), self.name, self.options)
-        if not torch.is_grad_enabled():
-            return self.kernels[key](arguments)
-        with torch.no_grad():
-            return self.kernels[key](arguments)
+        return _without_gradients(self.kernels[key], arguments)
+
+    def _for_all_sizes(self, arguments: tuple[Any, ...]) -> DynamicKernel | None:
+        """Return the kernel for all sizes; None where one has to be compiled for each."""
+        if self.dynamic is None and self.compilations.why_each is None:
+            try:
+                with self.compilations.timed(), torch.no_grad():
+                    self.dynamic = dynamic_kernel(self.graph, self.name, self.options, arguments)
+            except NotForAllSizes as reason:
+                self.compilations.why_each = str(reason)
+        return self.dynamic
+
+
+def _without_gradients(kernel: Callable[[tuple[Any, ...]], list[Any]], arguments: tuple[Any, ...]) -> list[Any]:
+    if not torch.is_grad_enabled():
+        return kernel(arguments)
+    with torch.no_grad():
+        return kernel(arguments)
 
 
 class _Static:
