@@ -19,10 +19,10 @@ def parts(z: Any) -> tuple[Any, Any]:
     return complex.re(z), complex.im(z)
 
 
-def constant(real: float, imaginary: float, kind: ir.Type) -> Any:
-    """Create a literal of the complex type `kind`."""
-    element = ir.ComplexType(kind).element_type
-    return complex.constant(kind, ir.ArrayAttr.get([ir.FloatAttr.get(element, part) for part in (real, imaginary)]))
+def constant(real: float, imaginary: float, type_: ir.Type) -> Any:
+    """Create a literal of the complex type `type_`."""
+    element = ir.ComplexType(type_).element_type
+    return complex.constant(type_, ir.ArrayAttr.get([ir.FloatAttr.get(element, part) for part in (real, imaginary)]))
 
 
 def by_part(builder: Any) -> Any:

@@ -86,8 +86,8 @@ def _can_be_called(subgraphs: Sequence[Subgraph], block: ir.Block) -> bool:
     return are_passed and all(subgraph.outputs for subgraph in subgraphs)
 
 
-def _is_carried(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.IntegerType | ir.FloatType | ir.IndexType)
+def _is_carried(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.IntegerType | ir.FloatType | ir.IndexType)
 
 
 def _carry(value: ir.Value, subgraphs: Sequence[Subgraph]) -> None:
@@ -156,9 +156,9 @@ def _is_product(operation: ir.Operation) -> bool:
     return "reduction" in iterators and iterators.count("parallel") >= 2 and len(operation.operands) >= 3
 
 
-def _is_static_tensor(kind: ir.Type) -> bool:
-    is_tensor = isinstance(kind, ir.RankedTensorType) and kind.has_static_shape
-    return is_tensor and not isinstance(kind.element_type, ir.ComplexType)
+def _is_static_tensor(type_: ir.Type) -> bool:
+    is_tensor = isinstance(type_, ir.RankedTensorType) and type_.has_static_shape
+    return is_tensor and not isinstance(type_.element_type, ir.ComplexType)
 
 
 def _marked(block: ir.Block) -> set[ir.Operation]:

@@ -56,15 +56,15 @@ def largest_tensor() -> int:
     return setting if setting is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def too_large(label: str, kind: ir.ShapedType, location: ir.Location | None) -> KernelMemoryError | None:
+def too_large(label: str, type_: ir.ShapedType, location: ir.Location | None) -> KernelMemoryError | None:
     """Return the error for a tensor or buffer of static shape larger than `largest_tensor`; None for others."""
     dynamic = ir.ShapedType.get_dynamic_size()
-    count = prod(size for size in kind.shape if size != dynamic)
-    size, most = count * bytes_of(kind.element_type), largest_tensor()
-    if size <= most or 0 in kind.shape:
+    count = prod(size for size in type_.shape if size != dynamic)
+    size, most = count * bytes_of(type_.element_type), largest_tensor()
+    if size <= most or 0 in type_.shape:
         return None
     return KernelMemoryError(
-        f"{label} {kind} has {count} elements: {size} bytes, where a tensor may have {most}",
+        f"{label} {type_} has {count} elements: {size} bytes, where a tensor may have {most}",
         span_of(location),
         help="check its shape; for a machine with more memory set MLIRTRI_MAX_TENSOR_BYTES",
     )

@@ -54,23 +54,23 @@ def call(
     ]
 
 
-def _declared(stem: str, kind: ir.FunctionType, attributes: dict[str, ir.Attribute]) -> str:
+def _declared(stem: str, type_: ir.FunctionType, attributes: dict[str, ir.Attribute]) -> str:
     """Return the symbol of a declaration with this type and these attributes, which is created where there is none."""
     block = _module_around(ir.InsertionPoint.current.block.owner).regions[0].blocks[0]
     declared = {function.attributes["sym_name"].value: function for function in block.operations}
     names = (f"{stem}_{number}" if number else stem for number in count())
-    symbol = next(name for name in names if name not in declared or _matches(declared[name], kind, attributes))
+    symbol = next(name for name in names if name not in declared or _matches(declared[name], type_, attributes))
     if symbol not in declared:
         with ir.InsertionPoint(block), ir.Location.unknown():
-            declaration = func.FuncOp(symbol, kind, visibility="private")
+            declaration = func.FuncOp(symbol, type_, visibility="private")
         for name, attribute in attributes.items():
             declaration.attributes[name] = attribute
     return symbol
 
 
-def _matches(function: ir.OpView, kind: ir.FunctionType, attributes: dict[str, ir.Attribute]) -> bool:
+def _matches(function: ir.OpView, type_: ir.FunctionType, attributes: dict[str, ir.Attribute]) -> bool:
     ours = {name: function.attributes[name] for name in function.attributes if name.startswith(PREFIX)}
-    return function.attributes["function_type"].value == kind and ours == attributes
+    return function.attributes["function_type"].value == type_ and ours == attributes
 
 
 def _module_around(operation: ir.OpView | ir.Operation) -> ir.Operation:

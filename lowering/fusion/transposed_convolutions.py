@@ -161,10 +161,10 @@ def _padded(image: ir.Value, low: list[int], high: list[int]) -> ir.Value:
     return padded(image, kind, low, high, zero(kind.element_type))
 
 
-def _interleaved(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list[int], extents: list[int]) -> ir.Value:
+def _interleaved(parts: list[ir.Value], type_: ir.RankedTensorType, strides: list[int], extents: list[int]) -> ir.Value:
     """Interleave the outputs of all remainders, and cut off what exceeds the result's shape."""
-    element, axes = kind.element_type, len(strides)
-    split = [*kind.shape[:2], *(size for pair in zip(extents, strides, strict=True) for size in pair)]
+    element, axes = type_.element_type, len(strides)
+    split = [*type_.shape[:2], *(size for pair in zip(extents, strides, strict=True) for size in pair)]
     rank = len(split)
     read = [ir.AffineDimExpr.get(axis) for axis in (0, 1, *range(2, rank, 2))]
     maps = [*[ir.AffineMap.get(rank, 0, read)] * len(parts), ir.AffineMap.get_identity(rank)]
@@ -173,12 +173,12 @@ def _interleaved(parts: list[ir.Value], kind: ir.RankedTensorType, strides: list
         return [_select_by_remainder(list(elements[:-1]), strides, [3 + 2 * axis for axis in range(axes)])]
 
     [interleaved] = generic(parts, [tensor.empty(split, element)], maps, ["parallel"] * rank, body)
-    shape = [*kind.shape[:2], *(extent * step for extent, step in zip(extents, strides, strict=True))]
+    shape = [*type_.shape[:2], *(extent * step for extent, step in zip(extents, strides, strict=True))]
     groups = [[0], [1], *([axis, axis + 1] for axis in range(2, rank, 2))]
     interleaved = tensor.collapse_shape(ir.RankedTensorType.get(shape, element), interleaved, groups)
-    if shape == list(kind.shape):
+    if shape == list(type_.shape):
         return interleaved
-    return tensor.extract_slice(kind, interleaved, [], [], [], [0] * len(shape), list(kind.shape), [1] * len(shape))
+    return tensor.extract_slice(type_, interleaved, [], [], [], [0] * len(shape), list(type_.shape), [1] * len(shape))
 
 
 def _select_by_remainder(values: list[ir.Value], strides: Sequence[int], loops: Sequence[int]) -> ir.Value:

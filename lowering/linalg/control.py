@@ -100,5 +100,5 @@ def lowered_type(kind: ir.Type) -> ir.Type:
     return kind
 
 
-def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
-    return value if is_tensor(value) else tensor.from_elements(tensor_type(type_of(kind)), [value])
+def _as_tensor(value: ir.Value, type_: ir.Type) -> ir.Value:
+    return value if is_tensor(value) else tensor.from_elements(tensor_type(type_of(type_)), [value])

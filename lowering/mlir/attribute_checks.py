@@ -78,13 +78,13 @@ def _is_error(attribute: ir.Attribute) -> bool:
         return False
 
 
-def _is_dtype(attribute: ir.Attribute, kind: ir.Type) -> bool:
+def _is_dtype(attribute: ir.Attribute, type_: ir.Type) -> bool:
     name = _text(attribute) or ""
     if (dtype := find_stored(name) or DTYPES.get(name)) is None:
         return False
-    if not isinstance(kind, ir.RankedTensorType):  # torch-mlir's types have signs themselves
+    if not isinstance(type_, ir.RankedTensorType):  # torch-mlir's types have signs themselves
         return True
-    return _bits(kind.element_type) == (1 if dtype.is_bool else dtype.bits)
+    return _bits(type_.element_type) == (1 if dtype.is_bool else dtype.bits)
 
 
 def _bits(element: ir.Type) -> int:
@@ -93,30 +93,30 @@ def _bits(element: ir.Type) -> int:
     return element.width if isinstance(element, (ir.IntegerType, ir.FloatType)) else 0
 
 
-def _are_names(attribute: ir.Attribute, kind: ir.Type) -> bool:
+def _are_names(attribute: ir.Attribute, type_: ir.Type) -> bool:
     is_list = isinstance(attribute, ir.ArrayAttr) and all(isinstance(name, ir.StringAttr) for name in attribute)
-    return is_list and isinstance(kind, ir.ShapedType) and kind.has_rank and len(attribute) == kind.rank
+    return is_list and isinstance(type_, ir.ShapedType) and type_.has_rank and len(attribute) == type_.rank
 
 
-def _are_lengths(attribute: ir.Attribute, kind: ir.Type, outputs: Sequence[ir.Type]) -> bool:
-    if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) % 2 or not isinstance(kind, ir.ShapedType):
+def _are_lengths(attribute: ir.Attribute, type_: ir.Type, outputs: Sequence[ir.Type]) -> bool:
+    if not isinstance(attribute, ir.DenseI64ArrayAttr) or len(attribute) % 2 or not isinstance(type_, ir.ShapedType):
         return False
     numbers = list(attribute)
-    return all(0 <= axis < kind.rank for axis in numbers[::2]) and all(
+    return all(0 <= axis < type_.rank for axis in numbers[::2]) and all(
         0 <= result < len(outputs) and _is_scalar(outputs[result]) for result in numbers[1::2]
     )
 
 
-def _is_scalar(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.RankedTensorType) and kind.rank == 0
+def _is_scalar(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and type_.rank == 0
 
 
-def _is_result(attribute: ir.Attribute, kind: ir.Type, outputs: Sequence[ir.Type]) -> bool:
+def _is_result(attribute: ir.Attribute, type_: ir.Type, outputs: Sequence[ir.Type]) -> bool:
     if not isinstance(attribute, ir.IntegerAttr):
         return False
     if not 0 <= attribute.value < len(outputs):
         return False
-    return isinstance(kind, ir.MemRefType) or outputs[attribute.value] == kind
+    return isinstance(type_, ir.MemRefType) or outputs[attribute.value] == type_
 
 
 _Rule = tuple[Callable[[Any, Any, Sequence[Any], Mapping[Any, Any]], bool], str]

@@ -96,20 +96,20 @@ def resource_key(attribute: ir.Attribute) -> str | None:
     return re.sub(r"\\(.)", r"\1", key[1:-1]) if key.startswith('"') else key
 
 
-def resource_constant(data: Any, kind: ir.Type, key: str) -> np.ndarray:
-    """Return the tensor of type `kind` in a resource's bytes; raises `ParseError` when their number is wrong."""
-    shape, dtype = _type(kind)
+def resource_constant(data: Any, type_: ir.Type, key: str) -> np.ndarray:
+    """Return the tensor of type `type_` in a resource's bytes; raises `ParseError` when their number is wrong."""
+    shape, dtype = _type(type_)
     count = prod(shape)
     if dtype == np.bool_ and len(data) != count and len(data) == -(-count // 8):
         bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little")
         return bits.view(np.bool_).reshape(shape)
     if len(data) != count * dtype.itemsize:
-        raise ParseError(f"resource {key!r} has {len(data)} bytes, and {kind} {count * dtype.itemsize}")
+        raise ParseError(f"resource {key!r} has {len(data)} bytes, and {type_} {count * dtype.itemsize}")
     return np.frombuffer(data, dtype).reshape(shape)
 
 
-def _type(kind: ir.Type) -> tuple[tuple[int, ...], np.dtype]:
-    shaped = ir.ShapedType(kind)
+def _type(type_: ir.Type) -> tuple[tuple[int, ...], np.dtype]:
+    shaped = ir.ShapedType(type_)
     return tuple(shaped.shape), numpy_dtype(shaped.element_type)
 
 
@@ -138,30 +138,30 @@ def _numbers(body: str, dtype: np.dtype) -> Iterator[Any]:
         yield bits.type(int(word, 16)).view(dtype) if word.startswith("0x") else np.array(float(word)).astype(dtype)
 
 
-def constant_of(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Value:
-    """Return a constant of type `kind` with these elements; the NumPy dtype is the type's or its unsigned form."""
+def constant_of(array: np.ndarray, type_: ir.RankedTensorType) -> ir.Value:
+    """Return a constant of type `type_` with these elements; the NumPy dtype is the type's or its unsigned form."""
     if array.dtype.kind != "c":
-        return arith.constant(kind, dense_attribute(array, kind))
-    operation = ir.Operation.parse(f"%0 = arith.constant {_dense_text(array, kind)}")
+        return arith.constant(type_, dense_attribute(array, type_))
+    operation = ir.Operation.parse(f"%0 = arith.constant {_dense_text(array, type_)}")
     operation.location = ir.Location.current
     ir.InsertionPoint.current.insert(operation)
     return operation.results[0]
 
 
-def dense_attribute(array: np.ndarray, kind: ir.RankedTensorType) -> ir.Attribute:
+def dense_attribute(array: np.ndarray, type_: ir.RankedTensorType) -> ir.Attribute:
     """Return the dense attribute of that type; a splat where all elements have the same bits."""
     if array.dtype == np.bool_ and array.size:
-        return ir.DenseElementsAttr.get([ir.BoolAttr.get(bool(element)) for element in array.flat], kind)
-    return ir.Attribute.parse(_dense_text(array, kind))
+        return ir.DenseElementsAttr.get([ir.BoolAttr.get(bool(element)) for element in array.flat], type_)
+    return ir.Attribute.parse(_dense_text(array, type_))
 
 
-def _dense_text(array: np.ndarray, kind: ir.RankedTensorType) -> str:
+def _dense_text(array: np.ndarray, type_: ir.RankedTensorType) -> str:
     if array.size == 0:
-        return f"dense<> : {kind}"
+        return f"dense<> : {type_}"
     elements = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).reshape(array.size, -1)
     if (elements == elements[0]).all():
         elements = elements[:1]
-    return f'dense<"0x{elements.tobytes().hex()}"> : {kind}'
+    return f'dense<"0x{elements.tobytes().hex()}"> : {type_}'
 
 
 def array_of(constant: Any) -> np.ndarray:

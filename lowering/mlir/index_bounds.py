@@ -52,10 +52,10 @@ def _bounds(value: ir.Value, depth: int) -> _Pair | None:
     return None
 
 
-def _of_type(kind: ir.Type) -> _Pair | None:
+def _of_type(type_: ir.Type) -> _Pair | None:
     """Return a type's bounds; signless integers are signed, as indices are."""
-    if isinstance(kind, ir.IntegerType) and 1 < kind.width <= 32:
-        return -(2 ** (kind.width - 1)), 2 ** (kind.width - 1) - 1
+    if isinstance(type_, ir.IntegerType) and 1 < type_.width <= 32:
+        return -(2 ** (type_.width - 1)), 2 ** (type_.width - 1) - 1
     return None
 
 

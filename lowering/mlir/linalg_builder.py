@@ -68,11 +68,11 @@ def zero(element: ir.Type) -> ir.Value:
 
 
 def padded(
-    value: ir.Value, kind: ir.RankedTensorType, low: Sequence[int], high: Sequence[int], padding: ir.Value
+    value: ir.Value, type_: ir.RankedTensorType, low: Sequence[int], high: Sequence[int], padding: ir.Value
 ) -> ir.Value:
-    """Return a `tensor.pad` of `value` to the type `kind`."""
-    pad = tensor.PadOp(kind, value, [], [], list(low), list(high))
-    block = pad.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank, arg_locs=[unnamed()] * kind.rank)
+    """Return a `tensor.pad` of `value` to the type `type_`."""
+    pad = tensor.PadOp(type_, value, [], [], list(low), list(high))
+    block = pad.regions[0].blocks.append(*[ir.IndexType.get()] * type_.rank, arg_locs=[unnamed()] * type_.rank)
     with ir.InsertionPoint(block), unnamed():
         tensor.YieldOp(padding)
     return pad.result
@@ -90,8 +90,8 @@ def insert_slice(
     )  # fmt: skip
 
 
-def cast_to(value: ir.Value, kind: ir.Type) -> ir.Value:
-    return value if value.type == kind else tensor.cast(kind, value, loc=unnamed())
+def cast_to(value: ir.Value, type_: ir.Type) -> ir.Value:
+    return value if value.type == type_ else tensor.cast(type_, value, loc=unnamed())
 
 
 def splat(kind: TensorType, number: complex | float | int | bool) -> ir.Value:
@@ -268,19 +268,19 @@ def generalize(operation: ir.Operation) -> ir.Operation:
 
 
 def elements(
-    kind: ir.RankedTensorType,
+    type_: ir.RankedTensorType,
     inputs: Sequence[tuple[ir.Value, ir.AffineMap]],
     make: Callable[[Sequence[ir.Value], Sequence[ir.Value]], ir.Value],
 ) -> ir.Value:
     """Return a new tensor of static shape with elements ``make(indices, elements of the inputs)``."""
-    identity = ir.AffineMap.get_identity(kind.rank)
+    identity = ir.AffineMap.get_identity(type_.rank)
     values, maps = [value for value, _ in inputs], [*(mapping for _, mapping in inputs), identity]
-    out = tensor.empty(kind.shape, kind.element_type)
-    generic = empty_generic(values, [out], maps, ["parallel"] * kind.rank)
+    out = tensor.empty(type_.shape, type_.element_type)
+    generic = empty_generic(values, [out], maps, ["parallel"] * type_.rank)
     kinds = [value.type.element_type if isinstance(value.type, ir.ShapedType) else value.type for value in values]
-    body = generic.regions[0].blocks.append(*kinds, kind.element_type)
+    body = generic.regions[0].blocks.append(*kinds, type_.element_type)
     with ir.InsertionPoint(body):
-        indices = [linalg.IndexOp(axis).result for axis in range(kind.rank)]
+        indices = [linalg.IndexOp(axis).result for axis in range(type_.rank)]
         linalg.YieldOp([make(indices, list(body.arguments)[:-1])])
     _erase_unused(indices)
     return generic.results[0]

@@ -10,17 +10,17 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 
 
-def is_shaped(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.ShapedType)
+def is_shaped(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.ShapedType)
 
 
-def element_type(kind: ir.Type) -> ir.Type:
-    return kind.element_type if is_shaped(kind) else kind
+def element_type(type_: ir.Type) -> ir.Type:
+    return type_.element_type if is_shaped(type_) else type_
 
 
-def dtype_of(kind: ir.Type) -> str:
+def dtype_of(type_: ir.Type) -> str:
     """Return TVM's name of the element type; raises `UnsupportedOperationError` for those that TVM lacks."""
-    text = str(element_type(kind))
+    text = str(element_type(type_))
     if text == "index":
         return "int64"
     if (dtype := find_dtype(text)) is None:
@@ -28,13 +28,13 @@ def dtype_of(kind: ir.Type) -> str:
     return dtype.name
 
 
-def shape_of(kind: ir.Type) -> tuple[int, ...]:
+def shape_of(type_: ir.Type) -> tuple[int, ...]:
     """Return the static shape; `()` for a scalar. Raises `UnsupportedOperationError` for dynamic dimensions."""
-    if not is_shaped(kind):
+    if not is_shaped(type_):
         return ()
-    if not kind.has_rank or not kind.has_static_shape:
-        raise UnsupportedOperationError(f"the shape of {kind} is dynamic", help="give every dimension a size")
-    return tuple(kind.shape)
+    if not type_.has_rank or not type_.has_static_shape:
+        raise UnsupportedOperationError(f"the shape of {type_} is dynamic", help="give every dimension a size")
+    return tuple(type_.shape)
 
 
 def is_block_argument(value: ir.Value) -> bool:

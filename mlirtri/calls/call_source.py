@@ -1,7 +1,7 @@
 """Write the shortest call of a kernel for arguments of given classes, as lines of Python.
 
 A call checks its arguments, allocates the results, launches, and returns Python's value. Memory of rank 0 and small
-intermediates stay allocated between calls: a call takes an entry of them from a list and puts it back.
+intermediates are pooled: a call takes a set of them from a list and puts it back, so that calls in threads share none.
 """
 
 from __future__ import annotations

@@ -83,12 +83,12 @@ def new_server() -> KernelServer:
 
 
 def publish(server: KernelServer, parameters: Any) -> None:
-    """Send the mistakes of a document that was opened or changed."""
+    """Send the diagnostics of a document that was opened or changed."""
     _publish(server, parameters.text_document.uri)
 
 
 def publish_all(server: KernelServer, parameters: lsp.DidSaveTextDocumentParams) -> None:
-    """Send the mistakes of all open documents: they may import the one that was saved."""
+    """Send the diagnostics of all open documents: they may import the one that was saved."""
     for uri in list(server.workspace.text_documents):
         server.forget(uri)
         _publish(server, uri)
@@ -101,7 +101,7 @@ def _publish(server: KernelServer, uri: str) -> None:
 
 
 def close(server: KernelServer, parameters: lsp.DidCloseTextDocumentParams) -> None:
-    """Take back the mistakes of a document that is closed."""
+    """Clear the diagnostics of a document that is closed."""
     uri = parameters.text_document.uri
     server.forget(uri)
     server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))

@@ -102,13 +102,13 @@ def _pair(b: Builder, x: Term, y: Term, output_labels: set[Hashable]) -> Term:
     right = [label for label in y.labels if label not in shared]
     labels = (*batch, *left, *right)
     if not inner:
-        return Term(b.multiply(_spread(b, x, labels), _spread(b, y, labels)), labels)
+        return Term(b.multiply(_with_axes(b, x, labels), _with_axes(b, y, labels)), labels)
     sizes = dict(zip((*x.labels, *y.labels), helpers.shape_of(b, x.value) + helpers.shape_of(b, y.value), strict=True))
     product = b.matmul(_matrices(b, x, (batch, left, inner)), _matrices(b, y, (batch, inner, right)))
     return Term(b.reshape(product, tuple(sizes[label] for label in labels)), labels)
 
 
-def _spread(b: Builder, term: Term, labels: Labels) -> Any:
+def _with_axes(b: Builder, term: Term, labels: Labels) -> Any:
     """Return the term with its axes in the order of `labels`, with size 1 for those it lacks."""
     term_labels = [label for label in labels if label in term.labels]
     value = b.transpose(term.value, tuple(term.labels.index(label) for label in term_labels))

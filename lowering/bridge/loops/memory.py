@@ -54,7 +54,7 @@ class Memory:
 
 def memory(
     name: str,
-    kind: ir.MemRefType,
+    type_: ir.MemRefType,
     sizes: Sequence[Any],
     dtype: str | None = None,
     strides: Sequence[int | None] | None = None,
@@ -63,7 +63,7 @@ def memory(
 
     `strides` are those of a buffer that is not row-major; None among them for a stride that the argument has.
     """
-    dtypes = part_dtypes(kind)
+    dtypes = part_dtypes(type_)
     extra = [index(2)] if len(dtypes) == 2 else []
     buffer = tirx.decl_buffer(
         [*sizes, *extra], dtype or dtypes[0], name, layout=None, strides=_strides(name, strides, len(dtypes))

@@ -45,8 +45,8 @@ class Symbols:
             self._shape(kind, lambda axis, n=n: self._result(sizes[n, axis], rules)) for n, kind in enumerate(kinds)
         ]
 
-    def _shape(self, kind: ir.Type, unknown: Callable[[int], Any]) -> Shape:
-        return [index(size) if size >= 0 else unknown(axis) for axis, size in enumerate(kind.shape)]
+    def _shape(self, type_: ir.Type, unknown: Callable[[int], Any]) -> Shape:
+        return [index(size) if size >= 0 else unknown(axis) for axis, size in enumerate(type_.shape)]
 
     def _argument(self, argument: int, axis: int) -> Any:
         steps = enumerate(self.program.steps if self.program else ())

@@ -208,7 +208,7 @@ def scalar_of(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None
     return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), bounds)
 
 
-def part_dtypes(kind: ir.Type) -> list[str]:
+def part_dtypes(type_: ir.Type) -> list[str]:
     """Return the dtypes of the scalars of a value of this MLIR type."""
-    dtype = DTYPES[dtype_of(kind)]
+    dtype = DTYPES[dtype_of(type_)]
     return [dtype.part.name] * 2 if dtype.is_complex else [dtype.name]

@@ -91,10 +91,10 @@ def _is_none(value: ir.Value) -> bool:
     return str(value.type) == "!torch.none"
 
 
-def _as_type(value: ir.Value, kind: ir.Type) -> ir.Value:
-    if value.type == kind:
+def _as_type(value: ir.Value, type_: ir.Type) -> ir.Value:
+    if value.type == type_:
         return value
-    return ir.Operation.create("torch.tensor_static_info_cast", [kind], [value]).result
+    return ir.Operation.create("torch.tensor_static_info_cast", [type_], [value]).result
 
 
 def _scalar(name: str, kind: str, *operands: ir.Value) -> ir.Value:

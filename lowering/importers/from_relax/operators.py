@@ -86,17 +86,17 @@ def _collapsed(flat: ir.Type, source: ir.Value) -> ir.Value:
     return tensor.collapse_shape(flat, source, [list(range(rank))])
 
 
-def _expanded(kind: ir.RankedTensorType, source: ir.Value) -> ir.Value:
-    if not kind.rank:
-        return tensor.collapse_shape(kind, source, [])
-    return tensor.expand_shape(kind, source, [list(range(kind.rank))], [], list(kind.shape))
+def _expanded(type_: ir.RankedTensorType, source: ir.Value) -> ir.Value:
+    if not type_.rank:
+        return tensor.collapse_shape(type_, source, [])
+    return tensor.expand_shape(type_, source, [list(range(type_.rank))], [], list(type_.shape))
 
 
-def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], kind: ir.Type) -> ir.Value:
+def _reshaped_at_run_time(source: ir.Value, sizes: Sequence[int | ir.Value], type_: ir.Type) -> ir.Value:
     index = ir.IndexType.get()
     values = [index_value(size) for size in sizes]
     shape = tensor.from_elements(ir.RankedTensorType.get([len(values)], index), values)
-    return tensor.reshape(kind, source, shape)
+    return tensor.reshape(type_, source, shape)
 
 
 @operator("concat", is_better=True)
@@ -170,10 +170,10 @@ def _axis(call: relax.Call, source: ir.Value) -> tuple[int, ir.Value]:
     return int(call.attrs.axis) % max(source.type.rank, 1), source
 
 
-def _slice(source: ir.Value, position: Sequence[int | ir.Value], kind: ir.RankedTensorType) -> ir.Value:
+def _slice(source: ir.Value, position: Sequence[int | ir.Value], type_: ir.RankedTensorType) -> ir.Value:
     offsets = [offset for offset in position if isinstance(offset, ir.Value)]
     static = [DYNAMIC if isinstance(offset, ir.Value) else offset for offset in position]
-    return tensor.extract_slice(kind, source, offsets, [], [], static, list(kind.shape), [1] * kind.rank)
+    return tensor.extract_slice(type_, source, offsets, [], [], static, list(type_.shape), [1] * type_.rank)
 
 
 def _inserted(part: ir.Value, destination: ir.Value, position: Sequence[int | ir.Value]) -> ir.Value:

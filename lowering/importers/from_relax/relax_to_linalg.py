@@ -251,5 +251,5 @@ def _packed(kind: tvm_ir.Type, values: Iterator[ir.Value]) -> Value:
     return next(values)
 
 
-def _cast(value: ir.Value, kind: ir.Type) -> ir.Value:
-    return value if value.type == kind else tensor.cast(kind, value)
+def _cast(value: ir.Value, type_: ir.Type) -> ir.Value:
+    return value if value.type == type_ else tensor.cast(type_, value)

@@ -50,55 +50,59 @@ def _addend(operation: ir.Operation) -> ir.Value | None:
     return others[0] if len(others) == 1 and len(list(added.results[0].uses)) == 1 else None
 
 
-def _start(out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+def _start(out: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     """Return the initial value in fp32; a constant stays one, by which later stages recognise products."""
     fill = defined_by(out, "linalg.fill")
     initial = None if fill is None else defined_by(fill.operands[0], "arith.constant")
     if initial is None:
-        return _converted(out, kind)
-    value = arith.constant(kind.element_type, ir.FloatAttr(initial.attributes["value"]).value)
-    return linalg_fill(value, tensor.empty(sizes_of(out), kind.element_type))
+        return _converted(out, type_)
+    value = arith.constant(type_.element_type, ir.FloatAttr(initial.attributes["value"]).value)
+    return linalg_fill(value, tensor.empty(sizes_of(out), type_.element_type))
 
 
-def _named(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+def _named(operation: ir.Operation, out: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     """Return the same operation with another output; upstream's builder of its body widens the factors."""
     operands = [*list(operation.operands)[:-1], out]
     attributes = {name: operation.attributes[name] for name in operation.attributes.keys()}
-    widened = ir.Operation.create(operation.name, [kind], operands, attributes, regions=1)
+    widened = ir.Operation.create(operation.name, [type_], operands, attributes, regions=1)
     linalg.fill_builtin_region(widened)
     return widened.results[0]
 
 
-def _generic(operation: ir.Operation, out: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
+def _generic(operation: ir.Operation, out: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
     widened = clone(operation, {})
     widened.operands[len(widened.operands) - 1] = out
-    widened.results[0].set_type(kind)
+    widened.results[0].set_type(type_)
     block = widened.regions[0].blocks[0]
     accumulator = block.arguments[len(block.arguments) - 1]
-    accumulator.set_type(kind.element_type)
+    accumulator.set_type(type_.element_type)
     value = _addend(widened)
     *_, last = block.operations
     with ir.InsertionPoint(last), operation.location:
-        summed = arith.addf(accumulator, _widened(value, kind.element_type))
+        summed = arith.addf(accumulator, _widened(value, type_.element_type))
     added = last.operands[0].owner
     last.operands[0] = summed
     added.erase()
     return widened.results[0]
 
 
-def _widened(value: ir.Value, kind: ir.Type) -> ir.Value:
+def _widened(value: ir.Value, type_: ir.Type) -> ir.Value:
     """Return an element in fp32; a product is widened before it is rounded."""
     owner = getattr(value.owner, "operation", None)
     if owner is not None and owner.name == "arith.mulf":
-        return arith.mulf(*(arith.extf(kind, operand) for operand in owner.operands))
-    return arith.extf(kind, value)
+        return arith.mulf(*(arith.extf(type_, operand) for operand in owner.operands))
+    return arith.extf(type_, value)
 
 
-def _converted(value: ir.Value, kind: ir.RankedTensorType) -> ir.Value:
-    convert = arith.extf if str(kind.element_type) == "f32" else arith.truncf
-    same = dimensions(*range(kind.rank), rank=kind.rank)
-    out = tensor.empty(sizes_of(value), kind.element_type)
+def _converted(value: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    convert = arith.extf if str(type_.element_type) == "f32" else arith.truncf
+    same = dimensions(*range(type_.rank), rank=type_.rank)
+    out = tensor.empty(sizes_of(value), type_.element_type)
     [result] = generic(
-        [value], [out], [same, same], ["parallel"] * kind.rank, lambda element, _: [convert(kind.element_type, element)]
+        [value],
+        [out],
+        [same, same],
+        ["parallel"] * type_.rank,
+        lambda element, _: [convert(type_.element_type, element)],
     )
     return result

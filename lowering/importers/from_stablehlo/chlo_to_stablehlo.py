@@ -103,10 +103,10 @@ def _values(operation: ir.Operation) -> list[ir.Value] | None:
     return None
 
 
-def _is_empty(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.RankedTensorType) and kind.has_static_shape and 0 in kind.shape
+def _is_empty(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and type_.has_static_shape and 0 in type_.shape
 
 
-def _filled(scalar: ir.Value, kind: ir.Type) -> ir.Value:
+def _filled(scalar: ir.Value, type_: ir.Type) -> ir.Value:
     dimensions = {"broadcast_dimensions": ir.DenseI64ArrayAttr.get([])}
-    return ir.Operation.create("stablehlo.broadcast_in_dim", [kind], [scalar], dimensions).result
+    return ir.Operation.create("stablehlo.broadcast_in_dim", [type_], [scalar], dimensions).result

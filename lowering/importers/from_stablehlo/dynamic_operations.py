@@ -311,9 +311,9 @@ def _convolution(operation: ir.Operation) -> ir.Value:
 _PADDINGS = ("padding", "lhs_dilation")
 
 
-def _zero(kind: ir.RankedTensorType) -> str:
-    zero = "(0.0, 0.0)" if isinstance(kind.element_type, ir.ComplexType) else "0.0"
-    return f"dense<{zero}> : {kind}"
+def _zero(type_: ir.RankedTensorType) -> str:
+    zero = "(0.0, 0.0)" if isinstance(type_.element_type, ir.ComplexType) else "0.0"
+    return f"dense<{zero}> : {type_}"
 
 
 _RULES: dict[str, Callable[[ir.Operation], ir.Value | None]] = {

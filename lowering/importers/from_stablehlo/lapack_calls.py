@@ -93,8 +93,8 @@ def _traced(routine: str, options: dict[str, int], kinds: list[ir.RankedTensorTy
     return TorchGraph(module, {})
 
 
-def _dtype(kind: ir.RankedTensorType) -> Any:
+def _dtype(type_: ir.RankedTensorType) -> Any:
     import torch
 
-    dtype = find_dtype(str(kind.element_type))
+    dtype = find_dtype(str(type_.element_type))
     return getattr(torch, dtype.name if dtype is not None else "float32")

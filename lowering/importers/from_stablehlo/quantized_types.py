@@ -72,11 +72,11 @@ class _Quantization:
         return mine == others
 
 
-def _quantization(kind: ir.Type) -> _Quantization | None:
+def _quantization(type_: ir.Type) -> _Quantization | None:
     """Return what a tensor's type says, or None for another type."""
-    if not isinstance(kind, ir.RankedTensorType) or not isinstance(kind.element_type, quant.QuantizedType):
+    if not isinstance(type_, ir.RankedTensorType) or not isinstance(type_.element_type, quant.QuantizedType):
         return None
-    element = kind.element_type
+    element = type_.element_type
     if isinstance(element, quant.UniformQuantizedType):
         scales, zero_points, axis = [element.scale], [element.zero_point], None
     else:
@@ -129,8 +129,8 @@ def _types(operation: ir.Operation) -> Iterator[ir.Type]:
             yield from (argument.type for argument in block.arguments)
 
 
-def _is_quantized(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.ShapedType) and isinstance(kind.element_type, quant.QuantizedType)
+def _is_quantized(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.ShapedType) and isinstance(type_.element_type, quant.QuantizedType)
 
 
 def _not_uniform(operations: Sequence[ir.Operation]) -> Iterator[tuple[ir.Operation, str]]:
@@ -286,8 +286,8 @@ def _unary(name: str, value: ir.Value, element: ir.Type) -> ir.Value:
     return ir.Operation.create(f"stablehlo.{name}", [_with_elements(value.type, element)], [value]).result
 
 
-def _with_elements(kind: ir.Type, element: ir.Type) -> ir.RankedTensorType:
-    return ir.RankedTensorType.get(list(ir.RankedTensorType(kind).shape), element)
+def _with_elements(type_: ir.Type, element: ir.Type) -> ir.RankedTensorType:
+    return ir.RankedTensorType.get(list(ir.RankedTensorType(type_).shape), element)
 
 
 _FLOATS: dict[str, Callable[[], ir.Type]] = {

@@ -73,10 +73,10 @@ def _without_signs(module: ir.Module, context: CompileContext) -> None:
         operation.erase()
 
 
-def _is_unsigned(kind: ir.Type) -> bool:
-    if not isinstance(kind, ir.RankedTensorType) or not isinstance(kind.element_type, ir.IntegerType):
+def _is_unsigned(type_: ir.Type) -> bool:
+    if not isinstance(type_, ir.RankedTensorType) or not isinstance(type_.element_type, ir.IntegerType):
         return False
-    return ir.IntegerType(kind.element_type).is_unsigned
+    return ir.IntegerType(type_.element_type).is_unsigned
 
 
 def _not_lowered(module: ir.Module) -> Iterator[tuple[ir.Operation, str]]:

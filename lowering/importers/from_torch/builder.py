@@ -12,9 +12,9 @@ DTYPES = {"si8": 1, "si16": 2, "si32": 3, "si64": 4, "f32": 6, "f64": 7}
 """torch's numbers for its dtypes, by MLIR's names. Casts to uint16 and uint64 end torch-mlir's process."""
 
 
-def tensor_op(name: str, kind: ir.Type, *operands: ir.Value) -> ir.Value:
-    """Create ``torch.aten.<name>`` and return its result, of type `kind`."""
-    return ir.Operation.create(f"torch.aten.{name}", [kind], operands).result
+def tensor_op(name: str, type_: ir.Type, *operands: ir.Value) -> ir.Value:
+    """Create ``torch.aten.<name>`` and return its result, of type `type_`."""
+    return ir.Operation.create(f"torch.aten.{name}", [type_], operands).result
 
 
 def integer(number: int) -> ir.Value:
@@ -68,9 +68,9 @@ def static_shape_of(value: ir.Value) -> list[int]:
     return [size for size in shape_of(value) if size is not None]
 
 
-def as_type(kind: ir.Type, element: str) -> ir.Type:
+def as_type(type_: ir.Type, element: str) -> ir.Type:
     """Return the tensor type with other elements."""
-    return ir.Type.parse(f"{str(kind).rpartition('],')[0]}],{element}>")
+    return ir.Type.parse(f"{str(type_).rpartition('],')[0]}],{element}>")
 
 
 def tensor_type(shape: Sequence[int], element: str) -> ir.Type:

@@ -124,33 +124,35 @@ def _assert(function: ir.Operation, call: KernelCall) -> None:
     function.attributes["function_type"] = ir.TypeAttr.get(kind)
 
 
-def _operand(importer: Any, location: ir.Location, value: Any, kind: ir.Type) -> ir.Value:
-    """Return the operand of a call, of the builtin type `kind`."""
+def _operand(importer: Any, location: ir.Location, value: Any, type_: ir.Type) -> ir.Value:
+    """Return the operand of a call, of the builtin type `type_`."""
     if not isinstance(value, torch.fx.Node):
-        return _constant(value, kind)
+        return _constant(value, type_)
     operand = importer._import_argument(location, value)
     if (shown := str(operand.type)) in _OF_NUMBERS:
         conversion, converted = _OF_NUMBERS[shown]
         number = ir.Operation.create(conversion, [ir.Type.parse(converted)], [operand]).result
-        return ir.Operation.create("tensor.from_elements", [kind], [_narrowed(number, kind.element_type)]).result
-    converted_type = _builtin_type(value.meta["val"], kind.element_type)
+        return ir.Operation.create("tensor.from_elements", [type_], [_narrowed(number, type_.element_type)]).result
+    converted_type = _builtin_type(value.meta["val"], type_.element_type)
     converted = ir.Operation.create("torch_c.to_builtin_tensor", [converted_type], [operand]).result
-    return _cast(converted, kind)
+    return _cast(converted, type_)
 
 
-def _constant(value: Any, kind: ir.Type) -> ir.Value:
-    is_integer = isinstance(kind.element_type, ir.IntegerType)
+def _constant(value: Any, type_: ir.Type) -> ir.Value:
+    is_integer = isinstance(type_.element_type, ir.IntegerType)
     number = (
-        ir.IntegerAttr.get(kind.element_type, int(value)) if is_integer else ir.FloatAttr.get(kind.element_type, value)
+        ir.IntegerAttr.get(type_.element_type, int(value))
+        if is_integer
+        else ir.FloatAttr.get(type_.element_type, value)
     )
-    return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, number))
+    return arith.constant(type_, ir.DenseElementsAttr.get_splat(type_, number))
 
 
-def _narrowed(number: ir.Value, kind: ir.Type) -> ir.Value:
+def _narrowed(number: ir.Value, type_: ir.Type) -> ir.Value:
     """Return an i64 or f64 as a number of the width that a parameter has."""
-    if number.type == kind:
+    if number.type == type_:
         return number
-    return (arith.trunci if isinstance(kind, ir.IntegerType) else arith.truncf)(kind, number)
+    return (arith.trunci if isinstance(type_, ir.IntegerType) else arith.truncf)(type_, number)
 
 
 def _result(value: ir.Value, expected: Any, importer: Any) -> ir.Value:
@@ -167,5 +169,5 @@ def _builtin_type(value: torch.Tensor, element_type: ir.Type) -> ir.Type:
     return ir.RankedTensorType.get([dynamic if size is None else size for size in sizes], element_type)
 
 
-def _cast(value: ir.Value, kind: ir.Type) -> ir.Value:
-    return value if value.type == kind else tensor.cast(kind, value)
+def _cast(value: ir.Value, type_: ir.Type) -> ir.Value:
+    return value if value.type == type_ else tensor.cast(type_, value)

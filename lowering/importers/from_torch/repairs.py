@@ -87,9 +87,9 @@ def _bare(value: ir.Value) -> ir.Value:
     return ir.Operation.create("torch_c.to_builtin_tensor", [bare], [value]).result
 
 
-def _torch(value: ir.Value, kind: ir.Type) -> ir.Value:
-    source = _NUMBERS.get(str(kind), "builtin_tensor")
-    return ir.Operation.create(f"torch_c.from_{source}", [kind], [value]).result
+def _torch(value: ir.Value, type_: ir.Type) -> ir.Value:
+    source = _NUMBERS.get(str(type_), "builtin_tensor")
+    return ir.Operation.create(f"torch_c.from_{source}", [type_], [value]).result
 
 
 def rewrite_operators(module: ir.Module) -> None:

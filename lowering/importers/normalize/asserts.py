@@ -99,9 +99,9 @@ def _error_of(operation: ir.Operation) -> str:
     return operation.attributes[ERROR].value if ERROR in operation.attributes else ProgramAssertionError.__name__
 
 
-def _as_tensor(value: ir.Value, kind: ir.Type) -> ir.Value:
+def _as_tensor(value: ir.Value, type_: ir.Type) -> ir.Value:
     extract = defined_by(value, "tensor.extract")
-    return tensor.from_elements(kind, [value]) if extract is None else extract.operands[0]
+    return tensor.from_elements(type_, [value]) if extract is None else extract.operands[0]
 
 
 def _failures_in(block: ir.Block) -> list[Failure]:

@@ -61,8 +61,8 @@ def _clamp_indices(operation: ir.Operation, first: int) -> None:
         operation.operands[first + axis] = arith.maxsi(arith.minsi(index, last), index_constant(0))
 
 
-def _any_element(kind: ir.Type) -> ir.Value | None:
-    return None if isinstance(kind, ir.ComplexType) else literal(kind, 0)
+def _any_element(type_: ir.Type) -> ir.Value | None:
+    return None if isinstance(type_, ir.ComplexType) else literal(type_, 0)
 
 
 def _mark_reductions(generic: ir.Operation) -> None:

@@ -53,10 +53,10 @@ def _scalar(value: ir.Value) -> Scalar:
     return Scalar(value, _dtype(value.type))
 
 
-def _dtype(kind: ir.Type) -> DType:
-    dtype = find_dtype(str(kind))
+def _dtype(type_: ir.Type) -> DType:
+    dtype = find_dtype(str(type_))
     if dtype is None:
-        raise UnsupportedOperationError(f"elements of type {kind}", help="use complex<f32> or complex<f64>")
+        raise UnsupportedOperationError(f"elements of type {type_}", help="use complex<f32> or complex<f64>")
     return dtype
 
 

@@ -97,12 +97,12 @@ def take_constants(
             _move(operation, kind, params, resources or {}, references)
 
 
-def _stored_wider(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Operation:
-    wide = ir.RankedTensorType.get(kind.shape, storage_type(kind.element_type))
+def _stored_wider(operation: ir.Operation, type_: ir.RankedTensorType) -> ir.Operation:
+    wide = ir.RankedTensorType.get(type_.shape, storage_type(type_.element_type))
     with ir.InsertionPoint(operation), operation.location:
         elements = ir.DenseElementsAttr.get(np.ascontiguousarray(odd_constant(operation)), type=wide)
         constant = arith.constant(wide, elements)
-        narrow = arith.trunci(kind, constant)
+        narrow = arith.trunci(type_, constant)
     operation.results[0].replace_all_uses_with(narrow)
     operation.erase()
     return constant.owner.operation
@@ -110,7 +110,7 @@ def _stored_wider(operation: ir.Operation, kind: ir.RankedTensorType) -> ir.Oper
 
 def _move(
     operation: ir.Operation,
-    kind: ir.RankedTensorType,
+    type_: ir.RankedTensorType,
     params: dict[str, Any],
     resources: Mapping[str, bytes],
     references: dict[Any, ir.Attribute],
@@ -123,32 +123,32 @@ def _move(
             )
         if key in params:
             return
-        array = resource_constant(resources[key], kind, key)
-    elif prod(kind.shape) <= LARGEST_LITERAL or _is_splat(operation):
+        array = resource_constant(resources[key], type_, key)
+    elif prod(type_.shape) <= LARGEST_LITERAL or _is_splat(operation):
         return
     else:
         array = operation_constant(operation)
-    content = (str(kind), blake2b(np.ascontiguousarray(array).view(np.uint8).data, digest_size=16).digest())
+    content = (str(type_), blake2b(np.ascontiguousarray(array).view(np.uint8).data, digest_size=16).digest())
     if content not in references and key is not None:
         references[content], params[key] = operation.attributes["value"], array
     elif content not in references:
-        name, references[content] = _reference(name_of(operation.location) or "constant", kind, params)
+        name, references[content] = _reference(name_of(operation.location) or "constant", type_, params)
         params[name] = array
     operation.attributes["value"] = references[content]
 
 
-def new_resource(name_hint: str, kind: ir.RankedTensorType, array: np.ndarray, params: dict[str, Any]) -> ir.Attribute:
+def new_resource(name_hint: str, type_: ir.RankedTensorType, array: np.ndarray, params: dict[str, Any]) -> ir.Attribute:
     """Return a ``dense_resource`` of a new name, whose elements `params` holds from now on."""
-    name, attribute = _reference(name_hint, kind, params)
+    name, attribute = _reference(name_hint, type_, params)
     params[name] = array
     return attribute
 
 
-def _reference(name_hint: str, kind: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:
+def _reference(name_hint: str, type_: ir.RankedTensorType, params: dict[str, Any]) -> tuple[str, ir.Attribute]:
     name, count = name_hint, 0
     while True:
         quoted = ir.StringAttr.get(name)
-        attribute = ir.Attribute.parse(f"dense_resource<{quoted}> : {kind}")
+        attribute = ir.Attribute.parse(f"dense_resource<{quoted}> : {type_}")
         # MLIR appends a number to a key that its context knows already.
         if (key := resource_key(attribute)) is not None and key not in params:
             return key, attribute

@@ -223,11 +223,11 @@ def _poison(operation: ir.Operation) -> Values:
     return [_zero(operation.results[0].type)]
 
 
-def _zero(kind: ir.Type) -> ir.Value:
-    if isinstance(kind, ir.ComplexType):
-        return complex_constant(0.0, 0.0, kind)
-    if isinstance(kind, ir.RankedTensorType) and kind.has_static_shape:
-        return tensor.splat(kind, _zero(kind.element_type), [])
-    if isinstance(kind, (ir.FloatType, ir.IntegerType, ir.IndexType)):
-        return arith.constant(kind, 0.0 if isinstance(kind, ir.FloatType) else 0)
-    raise UnsupportedOperationError(f"poison of type {kind}")
+def _zero(type_: ir.Type) -> ir.Value:
+    if isinstance(type_, ir.ComplexType):
+        return complex_constant(0.0, 0.0, type_)
+    if isinstance(type_, ir.RankedTensorType) and type_.has_static_shape:
+        return tensor.splat(type_, _zero(type_.element_type), [])
+    if isinstance(type_, (ir.FloatType, ir.IntegerType, ir.IndexType)):
+        return arith.constant(type_, 0.0 if isinstance(type_, ir.FloatType) else 0)
+    raise UnsupportedOperationError(f"poison of type {type_}")

@@ -73,5 +73,5 @@ def _reads(use: ir.OpOperand) -> bool:
     return not is_output or any(True for _ in user.regions[0].blocks[0].arguments[use.operand_number].uses)
 
 
-def _zero(kind: ir.Type) -> ir.Value:
-    return complex_parts.constant(0, 0, kind) if isinstance(kind, ir.ComplexType) else literal(kind, 0)
+def _zero(type_: ir.Type) -> ir.Value:
+    return complex_parts.constant(0, 0, type_) if isinstance(type_, ir.ComplexType) else literal(type_, 0)

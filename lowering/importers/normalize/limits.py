@@ -63,10 +63,10 @@ def _arguments(operation: ir.Operation) -> list[ir.Value]:
     return [argument for region in operation.regions for block in region for argument in block.arguments]
 
 
-def _too_large(kind: ir.Type, location: ir.Location | None) -> KernelError | None:
-    if not isinstance(kind, ir.RankedTensorType):
+def _too_large(type_: ir.Type, location: ir.Location | None) -> KernelError | None:
+    if not isinstance(type_, ir.RankedTensorType):
         return None
-    return too_large("a", kind, location)
+    return too_large("a", type_, location)
 
 
 def _long_constant(operation: ir.Operation) -> KernelError | None:

@@ -35,9 +35,9 @@ def _writes_each_element_once(generic: ir.Operation) -> bool:
     return None not in loops and len(set(loops)) <= 1
 
 
-def _loops_of(kind: ir.RankedTensorType, mapping: ir.AffineMap) -> frozenset[int] | None:
+def _loops_of(type_: ir.RankedTensorType, mapping: ir.AffineMap) -> frozenset[int] | None:
     loops: list[int] = []
-    for expression, size in zip(mapping.results, kind.shape, strict=True):
+    for expression, size in zip(mapping.results, type_.shape, strict=True):
         if isinstance(expression, ir.AffineDimExpr):
             loops.append(expression.position)
         elif not (size == 1 and isinstance(expression, ir.AffineConstantExpr) and expression.value == 0):

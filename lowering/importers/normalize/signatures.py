@@ -64,32 +64,32 @@ def _check_types(function: ir.OpView) -> None:
     raise_all(problems)
 
 
-def _problem(kind: ir.Type) -> tuple[str, str | None] | None:
-    if _is_tensor(kind) and kind.encoding is not None:
-        return f"is a {kind}", "give a dense tensor, without an encoding"
-    if _is_tensor(kind) or isinstance(kind, (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType)):
+def _problem(type_: ir.Type) -> tuple[str, str | None] | None:
+    if _is_tensor(type_) and type_.encoding is not None:
+        return f"is a {type_}", "give a dense tensor, without an encoding"
+    if _is_tensor(type_) or isinstance(type_, (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType)):
         try:
-            numpy_dtype(kind.element_type if _is_tensor(kind) else kind)
+            numpy_dtype(type_.element_type if _is_tensor(type_) else type_)
         except UnsupportedOperationError as error:
-            return f"is a {kind}, and {error.message}", error.help
+            return f"is a {type_}, and {error.message}", error.help
         return None
-    help = next((suggestion for start, suggestion in _HELP.items() if str(kind).startswith(start)), None)
-    return f"is a {kind}", help or "arguments and results are ranked tensors and scalars"
+    help = next((suggestion for start, suggestion in _HELP.items() if str(type_).startswith(start)), None)
+    return f"is a {type_}", help or "arguments and results are ranked tensors and scalars"
 
 
-def _is_tensor(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.RankedTensorType)
+def _is_tensor(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType)
 
 
-def _is_index(kind: ir.Type) -> bool:
-    return isinstance(kind.element_type if _is_tensor(kind) else kind, ir.IndexType)
+def _is_index(type_: ir.Type) -> bool:
+    return isinstance(type_.element_type if _is_tensor(type_) else type_, ir.IndexType)
 
 
-def _stored(kind: ir.Type) -> ir.Type:
-    element = kind.element_type if _is_tensor(kind) else kind
-    if _is_index(kind):
+def _stored(type_: ir.Type) -> ir.Type:
+    element = type_.element_type if _is_tensor(type_) else type_
+    if _is_index(type_):
         element = ir.IntegerType.get_signless(64)
-    return ir.RankedTensorType.get(kind.shape if _is_tensor(kind) else [], element)
+    return ir.RankedTensorType.get(type_.shape if _is_tensor(type_) else [], element)
 
 
 def _convert_argument(argument: ir.BlockArgument) -> None:

@@ -68,21 +68,21 @@ def _kinds(module: ir.Module) -> list[ir.Type]:
     return [*results, *(argument.type for block in blocks for argument in block.arguments)]
 
 
-def _element(kind: ir.Type) -> str:
-    return str(kind.element_type) if isinstance(kind, ir.ShapedType) else str(kind)
+def _element(type_: ir.Type) -> str:
+    return str(type_.element_type) if isinstance(type_, ir.ShapedType) else str(type_)
 
 
-def _stored(kind: ir.Type) -> ir.Type:
-    element = _element(kind)
+def _stored(type_: ir.Type) -> ir.Type:
+    element = _element(type_)
     if _FLOAT8.fullmatch(element):
         stored = ir.IntegerType.get_signless(8)
     elif signed := _SIGNED.fullmatch(element):
         stored = ir.IntegerType.get_signless(int(signed[1]))
     else:
-        stored = storage_type(kind.element_type if isinstance(kind, ir.ShapedType) else kind)
+        stored = storage_type(type_.element_type if isinstance(type_, ir.ShapedType) else type_)
     if stored is None:
-        return kind
-    return ir.RankedTensorType.get(kind.shape, stored) if isinstance(kind, ir.RankedTensorType) else stored
+        return type_
+    return ir.RankedTensorType.get(type_.shape, stored) if isinstance(type_, ir.RankedTensorType) else stored
 
 
 def _note_dtypes(function: func.FuncOp) -> None:
@@ -135,9 +135,9 @@ def _stored_wider(value: ir.Value) -> ir.Value:
     return value if storage_type(value.type) is None else _cast(storage_type(value.type), value)
 
 
-def _format(kind: ir.Type) -> Format:
-    if (format := FORMATS.get(_element(kind))) is None:
-        raise UnsupportedOperationError(f"there is no dtype for {_element(kind)} here", help="use f8E4M3FN or f8E5M2")
+def _format(type_: ir.Type) -> Format:
+    if (format := FORMATS.get(_element(type_))) is None:
+        raise UnsupportedOperationError(f"there is no dtype for {_element(type_)} here", help="use f8E4M3FN or f8E5M2")
     return format
 
 
@@ -158,9 +158,9 @@ def _constant(operation: ir.Operation) -> list[ir.Value]:
     return [_cast(kind, value)]
 
 
-def _odd_constant(operation: ir.Operation, kind: ir.Type) -> ir.Value:
-    stored = _stored(kind)
-    if not isinstance(kind, ir.RankedTensorType):
+def _odd_constant(operation: ir.Operation, type_: ir.Type) -> ir.Value:
+    stored = _stored(type_)
+    if not isinstance(type_, ir.RankedTensorType):
         return arith.constant(stored, operation.attributes["value"].value)
     array = odd_constant(operation)
     return arith.constant(stored, ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=stored))
@@ -189,21 +189,21 @@ def _wide(value: ir.Value) -> ir.Value:
     return widened(_cast(ir.IntegerType.get_signless(8), value), _format(value.type))
 
 
-def _rounded(value: ir.Value, kind: ir.Type) -> ir.Value:
-    return _cast(kind, narrowed(value, _format(kind)))
+def _rounded(value: ir.Value, type_: ir.Type) -> ir.Value:
+    return _cast(type_, narrowed(value, _format(type_)))
 
 
-def _resized(value: ir.Value, kind: ir.Type) -> ir.Value:
+def _resized(value: ir.Value, type_: ir.Type) -> ir.Value:
     """Convert an fp32 that holds an 8-bit float to another float type, all of which represent it exactly."""
-    if value.type == kind:
+    if value.type == type_:
         return value
-    return arith.extf(kind, value) if isinstance(kind, ir.F64Type) else arith.truncf(kind, value)
+    return arith.extf(type_, value) if isinstance(type_, ir.F64Type) else arith.truncf(type_, value)
 
 
 def _resized_to_32(value: ir.Value) -> ir.Value:
     return value if isinstance(value.type, (ir.F32Type, ir.F64Type)) else arith.extf(ir.F32Type.get(), value)
 
 
-def _cast(kind: ir.Type, value: ir.Value) -> ir.Value:
+def _cast(type_: ir.Type, value: ir.Value) -> ir.Value:
     """Cast to a type of the same bits; the cast disappears once all types are integers."""
-    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[kind], operands=[value]).results[0]
+    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[type_], operands=[value]).results[0]

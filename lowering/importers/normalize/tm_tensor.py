@@ -157,9 +157,9 @@ def _predicate(operation: ir.Operation) -> str | None:
     return {2: "ogt", 3: "oge", 4: "olt", 5: "ole", 9: "ugt", 10: "uge", 11: "ult", 12: "ule"}.get(predicate)
 
 
-def _dtype_name(kind: ir.Type, predicate: str) -> str:
-    is_unsigned = isinstance(kind, ir.IntegerType) and kind.width > 1 and predicate[0] == "u"
-    return f"u{kind}" if is_unsigned else str(kind)
+def _dtype_name(type_: ir.Type, predicate: str) -> str:
+    is_unsigned = isinstance(type_, ir.IntegerType) and type_.width > 1 and predicate[0] == "u"
+    return f"u{type_}" if is_unsigned else str(type_)
 
 
 def scan(

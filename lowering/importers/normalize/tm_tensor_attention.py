@@ -71,10 +71,10 @@ class _Work:
         inputs: Sequence[ir.Value],
         axes: Sequence[Axes],
         body: Callable[..., ir.Value],
-        kind: ir.Type | None = None,
+        type_: ir.Type | None = None,
     ) -> ir.Value:
         maps = [dimensions(*axes, rank=self.rank) for axes in (*axes, range(self.rank))]
-        out = tensor.empty(sizes_of(inputs[0]), kind or self.kind)
+        out = tensor.empty(sizes_of(inputs[0]), type_ or self.kind)
         [result] = generic(inputs, [out], maps, ["parallel"] * self.rank, lambda *elements: [body(*elements[:-1])])
         return result
 
@@ -95,8 +95,8 @@ class _Work:
         return linalg_fill(arith.constant(self.kind, value), tensor.empty(sizes, self.kind))
 
 
-def _root(size: int | ir.Value, kind: ir.Type) -> ir.Value:
+def _root(size: int | ir.Value, type_: ir.Type) -> ir.Value:
     if isinstance(size, int):
-        return arith.constant(kind, float(size) ** 0.5)
+        return arith.constant(type_, float(size) ** 0.5)
     integer = arith.index_cast(ir.IntegerType.get_signless(64), index_value(size))
-    return math.sqrt(arith.sitofp(kind, integer))
+    return math.sqrt(arith.sitofp(type_, integer))

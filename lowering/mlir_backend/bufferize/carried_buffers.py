@@ -246,8 +246,8 @@ def _rank(value: ir.Value) -> int:
     return value.type.rank if _is_tensor(value.type) else 0
 
 
-def _is_tensor(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.RankedTensorType)
+def _is_tensor(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType)
 
 
 def carry_every_value(module: ir.Module) -> None:
@@ -268,8 +268,8 @@ def carry_every_value(module: ir.Module) -> None:
             _rebuild(loop, condition, carried, positions)
 
 
-def _is_static(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.RankedTensorType) and kind.has_static_shape
+def _is_static(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and type_.has_static_shape
 
 
 def _forwarded(arguments: list[ir.Value], passed: list[ir.Value]) -> tuple[list[ir.Value], list[int]]:

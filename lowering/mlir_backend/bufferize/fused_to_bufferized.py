@@ -254,5 +254,5 @@ def strided_copies_to_linalg(module: ir.Module) -> None:
         copy.erase()
 
 
-def _identity(kind: ir.Type) -> ir.Attribute:
-    return ir.AffineMapAttr.get(ir.AffineMap.get_identity(ir.MemRefType(kind).rank))
+def _identity(type_: ir.Type) -> ir.Attribute:
+    return ir.AffineMapAttr.get(ir.AffineMap.get_identity(ir.MemRefType(type_).rank))

@@ -111,11 +111,11 @@ def _bytes(kernel: Sequence[ir.Operation]) -> int | None:
     return None if None in sizes else sum(size or 0 for size in sizes)
 
 
-def _size(kind: ir.MemRefType) -> int | None:
-    if not kind.has_static_shape:
+def _size(type_: ir.MemRefType) -> int | None:
+    if not type_.has_static_shape:
         return None
-    width = getattr(kind.element_type, "width", 64)
-    return prod(kind.shape) * max(1, width // 8)
+    width = getattr(type_.element_type, "width", 64)
+    return prod(type_.shape) * max(1, width // 8)
 
 
 def _flops(operation: ir.Operation, times: int | None) -> int | None:

@@ -78,16 +78,16 @@ def concat_to_slices(module: ir.Module) -> None:
         concat.erase()
 
 
-def _concat(parts: list[ir.Value], axis: int, kind: ir.RankedTensorType) -> ir.Value:
+def _concat(parts: list[ir.Value], axis: int, type_: ir.RankedTensorType) -> ir.Value:
     sizes = [sizes_of(part) for part in parts]
     offsets: list[int | ir.Value] = [0]
     for extent in (size[axis] for size in sizes):
         is_static = isinstance(offsets[-1], int) and isinstance(extent, int)
         offsets.append(offsets[-1] + extent if is_static else arith.addi(index_value(offsets[-1]), index_value(extent)))
-    joined = tensor.empty([*sizes[0][:axis], offsets[-1], *sizes[0][axis + 1 :]], kind.element_type)
+    joined = tensor.empty([*sizes[0][:axis], offsets[-1], *sizes[0][axis + 1 :]], type_.element_type)
     for part, size, offset in zip(parts, sizes, offsets[:-1], strict=True):
-        joined = insert_slice(part, joined, [offset if number == axis else 0 for number in range(kind.rank)], size)
-    return cast_to(joined, kind)
+        joined = insert_slice(part, joined, [offset if number == axis else 0 for number in range(type_.rank)], size)
+    return cast_to(joined, type_)
 
 
 def elementwise_in_place(module: ir.Module) -> None:

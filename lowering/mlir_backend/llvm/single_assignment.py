@@ -75,15 +75,15 @@ def _overwrites(operation: ir.Operation, buffer: ir.Value) -> bool:
     return access.is_permutation
 
 
-def _new_buffer(block: ir.Block, kind: ir.MemRefType) -> ir.Value:
-    bytes_ = max(1, getattr(kind.element_type, "width", 64) // 8)
-    for size in kind.shape:
+def _new_buffer(block: ir.Block, type_: ir.MemRefType) -> ir.Value:
+    bytes_ = max(1, getattr(type_.element_type, "width", 64) // 8)
+    for size in type_.shape:
         bytes_ *= size
     last = block.operations[len(block.operations) - 1]
     with ir.InsertionPoint.at_block_begin(block), last.location:
         if bytes_ <= STACK_BYTES:
-            return memref.alloca(kind, [], [], alignment=64)
-        fresh = memref.alloc(kind, [], [], alignment=64)
+            return memref.alloca(type_, [], [], alignment=64)
+        fresh = memref.alloc(type_, [], [], alignment=64)
     with ir.InsertionPoint(last), last.location:
         memref.dealloc(fresh)
     return fresh

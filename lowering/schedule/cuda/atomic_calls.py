@@ -5,7 +5,7 @@
                                        do: assumed = seen; seen = atomicCAS(&h[i], assumed, select(assumed < x, …))
                                        while seen != assumed
 
-An element has 16, 32 or 64 bits; there are no atomic functions of bytes.
+An element has 16, 32 or 64 bits: CUDA has no atomic functions on 8 bits.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _loads(node: Node, buffer: Buffer) -> bool:
 
 
 def _narrow(value: Expr, dtype: str) -> Any:
-    """Return what is cast to a wider dtype and back: sums of integers wrap, and sums of two halves round once."""
+    """Return an update without its casts to a wider dtype and back: integers wrap, and two 16-bit floats round once."""
     while isinstance(value, tirx.Cast) and _is_exact(str(value.value.ty.dtype), dtype):
         value = value.value
     return value

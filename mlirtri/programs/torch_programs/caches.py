@@ -1,8 +1,8 @@
-"""Caches of `transformers` as arguments and results: their keys and values are tensors of the program.
+"""Key-value caches of `transformers` as arguments and results: keys and values are tensors of the program.
 
-torch.export takes objects that are registered as nodes of its trees. A cache is one of layers; a layer is its tensors,
-which are the leaves, and plain values (numbers, strings), which belong to the structure. A program is called with the
-structure it was traced with: a cache that is filled where it was empty is another one, and is refused.
+torch.export takes objects of classes that are registered as pytree nodes. A cache is a node of layers; a layer is a
+node whose leaves are its tensors, and whose plain values (numbers, strings) are in its structure. A program is called
+with the structure it was traced with: a cache that is filled where it was empty is another one, and is refused.
 
 A kernel returns the new cache. What a model writes into a cache's own tensors (`StaticCache`), a kernel writes there.
 """
@@ -27,7 +27,7 @@ Structure = dict[str, Any]
 
 
 def register_caches() -> None:
-    """Make the caches of `transformers` nodes of torch's trees, if the library is loaded and has not done so."""
+    """Register the caches of `transformers` as pytree nodes, if the library is loaded and has not done so."""
     library = sys.modules.get(LIBRARY)
     if library is None:
         return

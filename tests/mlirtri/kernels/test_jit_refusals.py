@@ -1,4 +1,4 @@
-"""Functions that `@mlirtri.jit` refuses: without source, methods, coroutines; and names used outside of a kernel, or of options."""
+"""Functions that `@mlirtri.jit` refuses: without source, methods, coroutines; names and options that are not there."""
 
 from __future__ import annotations
 

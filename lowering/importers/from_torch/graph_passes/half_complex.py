@@ -54,7 +54,7 @@ def rewrite(program: Any) -> None:
     for node in list(dtypes):
         if node.op == "placeholder" and dtypes[node] == HALF:
             node.meta["val"] = node.meta["val"].to(WIDE)
-        elif node.op == "call_function" and _takes_or_gives(node, dtypes):
+        elif node.op == "call_function" and _has_half_complex(node, dtypes):
             _widen(program, graph, node, dtypes)
     program.graph_module.recompile()
 
@@ -64,7 +64,7 @@ def _dtype(node: Node) -> torch.dtype | None:
     return value.dtype if isinstance(value, torch.Tensor) else None
 
 
-def _takes_or_gives(node: Node, dtypes: dict[Node, torch.dtype | None]) -> bool:
+def _has_half_complex(node: Node, dtypes: dict[Node, torch.dtype | None]) -> bool:
     results = node.meta.get("val")
     gives = isinstance(results, (tuple, list)) and any(getattr(result, "dtype", None) == HALF for result in results)
     return gives or HALF in (dtypes[node], *(dtypes.get(operand) for operand in node.all_input_nodes))

@@ -58,10 +58,10 @@ def _rounded(operation: ir.Operation) -> Sequence[ir.Value] | None:
     return [result]
 
 
-def _nearest(kind: ir.Type, x: ir.Value) -> ir.Value:
-    if isinstance(x.type, ir.F64Type) and width_of(kind) == 16:
+def _nearest(type_: ir.Type, x: ir.Value) -> ir.Value:
+    if isinstance(x.type, ir.F64Type) and width_of(type_) == 16:
         x = to_odd_float32(x)
-    return arith.truncf(kind, x)
+    return arith.truncf(type_, x)
 
 
 def _ties_away(x: ir.Value, nearest: ir.Value, back: ir.Value) -> ir.Value:

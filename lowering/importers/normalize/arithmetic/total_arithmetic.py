@@ -60,20 +60,20 @@ def _is_named(operation: ir.Operation) -> bool:
     return bool(len(operation.regions)) and linalg.get_indexing_maps(operation) is not None
 
 
-def literal(kind: ir.Type, value: float | int) -> ir.Value:
+def literal(type_: ir.Type, value: float | int) -> ir.Value:
     """Return a constant of a scalar type; integers wrap to its width."""
-    if isinstance(kind, ir.FloatType):
-        return arith.constant(kind, ir.FloatAttr.get(kind, float(value)))
-    width = width_of(kind)
+    if isinstance(type_, ir.FloatType):
+        return arith.constant(type_, ir.FloatAttr.get(type_, float(value)))
+    width = width_of(type_)
     value = int(value) & ((1 << width) - 1)
     # The attribute of an i1 takes 0 and 1, that of a wider type the signed value.
     is_negative = width > 1 and value >> (width - 1)
-    return arith.constant(kind, ir.IntegerAttr.get(kind, value - (1 << width) if is_negative else value))
+    return arith.constant(type_, ir.IntegerAttr.get(type_, value - (1 << width) if is_negative else value))
 
 
-def width_of(kind: ir.Type) -> int:
+def width_of(type_: ir.Type) -> int:
     """Return the width in bits of an integer or float type; an index has 64."""
-    return 64 if isinstance(kind, ir.IndexType) else kind.width
+    return 64 if isinstance(type_, ir.IndexType) else type_.width
 
 
 def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -119,5 +119,5 @@ def _return_what_is_known(function: func.FuncOp) -> None:
     set_signature(function, *attributes)
 
 
-def _is_dynamic(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape
+def _is_dynamic(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and not type_.has_static_shape

@@ -159,17 +159,17 @@ def _collapsed(value: ir.Value, groups: list[list[int]]) -> ir.Value:
     return tensor.collapse_shape(kind, value, groups)
 
 
-def _expanded(value: ir.Value, groups: list[list[int]], sizes: list[ir.Value], kind: ir.RankedTensorType) -> ir.Value:
-    shape = list(kind.shape) if groups else [1] * kind.rank
-    if all(len(group) == 1 for group in groups) and len(groups) == kind.rank:
-        return value if value.type == kind else tensor.cast(kind, value)
+def _expanded(value: ir.Value, groups: list[list[int]], sizes: list[ir.Value], type_: ir.RankedTensorType) -> ir.Value:
+    shape = list(type_.shape) if groups else [1] * type_.rank
+    if all(len(group) == 1 for group in groups) and len(groups) == type_.rank:
+        return value if value.type == type_ else tensor.cast(type_, value)
     # An axis whose size is static on one side only becomes static here.
-    source = ir.RankedTensorType.get([_size([shape[axis] for axis in group]) for group in groups], kind.element_type)
+    source = ir.RankedTensorType.get([_size([shape[axis] for axis in group]) for group in groups], type_.element_type)
     value = value if value.type == source else tensor.cast(source, value)
     dynamic = [sizes[axis] for axis, size in enumerate(shape) if size < 0]
-    expanded = ir.RankedTensorType.get(shape, kind.element_type)
+    expanded = ir.RankedTensorType.get(shape, type_.element_type)
     value = tensor.expand_shape(expanded, value, groups, dynamic, shape)
-    return value if value.type == kind else tensor.cast(kind, value)
+    return value if value.type == type_ else tensor.cast(type_, value)
 
 
 def _size(sizes: Sequence[int]) -> int:

@@ -79,9 +79,9 @@ def _listed_element(operation: ir.Operation, indices: list[int], depth: int) -> 
     return operation.operands[_flat(indices, operation.results[0].type)]
 
 
-def _flat(indices: list[int], kind: ir.RankedTensorType) -> int:
+def _flat(indices: list[int], type_: ir.RankedTensorType) -> int:
     offset = 0
-    for index, size in zip(indices, kind.shape, strict=True):
+    for index, size in zip(indices, type_.shape, strict=True):
         offset = offset * size + index
     return offset
 
@@ -119,8 +119,8 @@ def _read(value: ir.Value, access: ir.AffineMap, indices: list[int]) -> list[int
     return positions
 
 
-def _is_small(kind: ir.RankedTensorType) -> bool:
-    return kind.has_static_shape and 0 < prod(kind.shape) <= MAX_ELEMENTS
+def _is_small(type_: ir.RankedTensorType) -> bool:
+    return type_.has_static_shape and 0 < prod(type_.shape) <= MAX_ELEMENTS
 
 
 _RULES: dict[str, Callable[[ir.Operation, list[int], int], ir.Value | None]] = {

@@ -1,4 +1,4 @@
-"""The choice of the loop of a nest that is vectorised: the one along which accesses are contiguous."""
+"""Choose the loop of a nest that is vectorised: the one along which accesses are contiguous."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fit_of(loop: Stmt) -> Fit:
 
 
 def _is_part(access: LoopAccess) -> bool:
-    """Whether an access is to one part of a complex element: whole vectors of these are loaded, and shuffled."""
+    """Return whether an access is to one part of a complex element: whole vectors of these are loaded, and shuffled."""
     size = access.buffer.ty.shape[-1]
     return isinstance(size, tirx.IntImm) and size.value == PARTS and not access.indices[-1].terms
 
@@ -81,7 +81,7 @@ def lanes_of(accesses: LoopAccesses) -> int:
 
 
 def parallel_loops_in(statement: Stmt) -> list[Any]:
-    """Return the marked loops inside a statement, in program order."""
+    """Return the loops inside a statement that are annotated `INDEPENDENT`, in program order."""
     loops: list[Any] = []
 
     def visit(loop: Stmt) -> None:
@@ -93,7 +93,7 @@ def parallel_loops_in(statement: Stmt) -> list[Any]:
 
 
 def contains_loops(statement: Stmt) -> bool:
-    """Whether there is a loop inside a statement that is not unrolled."""
+    """Return whether there is a loop inside a statement that is not unrolled."""
     loops: list[Any] = []
 
     def visit(loop: Stmt) -> None:
@@ -105,7 +105,7 @@ def contains_loops(statement: Stmt) -> bool:
 
 
 def shares_reads(loop: Stmt) -> bool:
-    """Whether iterations of a loop share loads in a serial loop inside, as the rows of a product do."""
+    """Return whether iterations of a loop share loads in a serial loop inside, as the rows of a product do."""
     serial: list[Any] = []
 
     def visit(inner: Any) -> None:
@@ -120,17 +120,17 @@ def shares_reads(loop: Stmt) -> bool:
 
 
 def _moves(access: LoopAccess, variable: Var) -> bool:
-    """Whether the address of an access varies with a loop, by a known stride or not."""
+    """Return whether the address of an access varies with a loop, by a known stride or not."""
     return any(form is not None and form.factor(variable) for form in access.indices)
 
 
 def is_around_innermost(loop: Stmt) -> bool:
-    """Whether no marked loop inside of this one has another inside of it."""
+    """Return whether no `INDEPENDENT` loop inside this one has another inside it."""
     return not any(parallel_loops_in(inner.body) for inner in parallel_loops_in(loop.body))
 
 
 def is_unrolled(statement: Stmt) -> bool:
-    """Whether a statement contains an unrolled loop."""
+    """Return whether a statement contains an unrolled loop."""
     kinds: list[Any] = []
     structural_walk(statement, (tirx.For, lambda loop: kinds.append(loop.kind)))
     return tirx.ForKind.UNROLLED in kinds

@@ -1,9 +1,9 @@
-"""Interpolation of images by weights that depend on sizes alone: with antialiasing, and of bytes.
+"""Decompose interpolations whose weights depend on sizes alone: with antialiasing, and of uint8 images.
 
 The weights of an axis are a matrix of [output size, input size]. Eager interpolates the last axis, then the one before.
-Of bytes it rounds the weights to 16-bit integers and each sum to a byte, which is done here alike, so that the bytes
-are the same. The filters are the triangle and Keys' cubic (Keys, Cubic convolution interpolation for digital image
-processing, 1981).
+Of uint8 it rounds the weights to 16-bit integers and each sum to uint8; the same is done here, so that results are
+equal. The filters are the triangle and Keys' cubic (Keys, Cubic convolution interpolation for digital image processing,
+1981).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tensor = torch.Tensor
 Filter = Callable[[Tensor], Tensor]
 
 MAX_WEIGHT_BITS = 15
-"""Bits of a weight of bytes, without its sign."""
+"""Bits of a weight for uint8 images, without its sign."""
 
 
 def triangle(x: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ def _along(x: Tensor, position: int, axis: Axis) -> Tensor:
 
 
 def of_bytes(operator: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the rule that applies to bytes alone; others have torch-mlir's rule, or none."""
+    """Return the rule that applies to uint8 alone; other dtypes have torch-mlir's rule, or none."""
 
     def apply(x: Tensor, *arguments: Any) -> Any:
         if x.dtype == torch.uint8 and x.dim() == 4:
