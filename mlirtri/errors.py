@@ -328,6 +328,10 @@ class SkippedStepWarning(UserWarning):
     """A schedule rule or pass failed and was skipped; `Kernel.warnings` has it as a `SkippedStep`."""
 
 
+class LayoutWarning(UserWarning):
+    """The result of a tile product lies in shared memory, because a statement cannot take it from registers."""
+
+
 class NotCompiledWarning(UserWarning):
     """A function under ``torch.compile(…, backend="mlirtri")`` runs eagerly, because Dynamo could not trace it."""
 

@@ -17,6 +17,8 @@ from mlirtri.errors import Span
 SIZE, ELEMENT, CONSTANT = "size", "element", "constant"
 """Leaf steps: the size of an argument's axis, an element of an argument, a constant."""
 SIGNATURE = "the signature"
+_LONGEST = 60
+"""Characters of a size in words that a message shows."""
 """The start of a condition's reason where the signature requires it, before any operation does."""
 
 
@@ -96,6 +98,8 @@ class SizeProgram:
         if step.name in _SIGNS:
             left, right = (self.shown(operand, names) for operand in step.operands)
             return f"({left} {_SIGNS[step.name]} {right})"
+        if step.name in _CASTS:
+            return self.shown(step.operands[0], names)
         return f"{step.name.partition('.')[2]}({', '.join(self.shown(operand, names) for operand in step.operands)})"
 
     def violated(self, values: Sequence[Any]) -> Iterator[Condition]:
@@ -112,7 +116,15 @@ class SizeProgram:
         verb = "do not fit together" if len(facts) > 1 else "does not fit"
         if sides == {SIZE} and condition.relation == "==":
             verb = "have to be equal"
-        return f"{' and '.join(facts) or 'its sizes'}, which {verb} in {condition.why}"
+        shown = " and ".join(facts) or "its sizes"
+        why = "a slice" if condition.why == "tensor.extract_slice" else condition.why
+        if condition.relation == "<=":
+            # The memory behind a pointer, or a slice, is too small.
+            left, right = (self.shown(step, names) for step in (condition.left, condition.right))
+            short = max(len(left), len(right)) < _LONGEST
+            reason = f": {left} is {values[condition.left]}, which is more than {right}" if short else ""
+            return f"{shown}, which {verb} in {why}{reason}"
+        return f"{shown}, which {verb} in {why}"
 
     def _inputs_of(self, condition: Condition) -> list[int]:
         inputs: dict[int, None] = {}
@@ -126,6 +138,7 @@ class SizeProgram:
         return list(inputs)
 
 
+_CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
 _SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.floordivsi": "//", "arith.divsi": "//"}
 
 

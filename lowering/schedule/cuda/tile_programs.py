@@ -11,12 +11,13 @@ block runs the others in order. Products of halves and int8 go to tensor cores (
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.errors import Note, UnsupportedOperationError
+from mlirtri.errors import LayoutWarning, Note, UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import SHARED_LIMITS, shared_limits
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.target import Target
@@ -154,11 +155,16 @@ def _block(body: Stmt, numbers: Sequence[Any], block: _Block) -> Any:
         statements = BlockStatements(thread, threads, known.products, scope, fragments)
         mapped = statements.written(sequence(*numbers, inner))
         if _shared_bytes(mapped) <= limit:
+            _warn_of(conflicts)
             return with_calls(mapped)
     limit, used = limits["shared.dyn"], _shared_bytes(mapped)
     if conflicts and used - sum(_bytes(conflict.tile) for conflict in conflicts) <= limit:
         raise _no_layout(conflicts[0], used, limit)
     raise _too_large(mapped, limit)
+
+
+_WARNED: dict[Any, Any] = {}
+"""Where `warnings` notes which ones were shown."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +269,21 @@ def _bytes(buffer: Buffer) -> int:
 
 def _shared_bytes(statement: Stmt) -> int:
     return sum(size for size, _ in _shared_buffers(statement))
+
+
+def _warn_of(conflicts: Sequence[_Conflict]) -> None:
+    """Warn once per process and line of the tiles that a product writes and that are not in registers."""
+    # A tile that is cleared between its uses is several buffers.
+    for conflict in {(conflict.use, conflict.product): conflict for conflict in reversed(conflicts)}.values():
+        use, product = span_of(conflict.use), span_of(conflict.product)
+        if use is None:
+            continue
+        laid_out = f", line {product.line}," if product else ""
+        text = (
+            f"the tile {_shown(conflict.tile)} lies in shared memory: this statement cannot take it from the registers "
+            f"in which the product{laid_out} leaves it; {conflict.help}"
+        )
+        warnings.warn_explicit(text, LayoutWarning, use.file, use.line, registry=_WARNED)
 
 
 def _no_layout(conflict: _Conflict, used: int, limit: int) -> UnsupportedOperationError:

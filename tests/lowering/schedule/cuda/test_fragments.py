@@ -11,6 +11,7 @@ from tiles import EXAMPLES
 
 import mlirtri as mt
 import mlirtri.tile as T
+from mlirtri.errors import LayoutWarning
 
 emulated = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 
@@ -158,3 +159,23 @@ def test_a_grid_of_one_block_reduces_as_any_other():
     torch.testing.assert_close(sums, x.sum(0), rtol=1e-5, atol=1e-5)
     # No partial results of chunks of rows, which are for loops outside of tile kernels.
     assert 64 * 32 not in shared_floats(compiled.ir["cuda"])
+
+
+def column_sums_of_a_small_tile(a, b, s):
+    with T.Kernel(2, threads=64) as bx:
+        a_shared, b_shared = T.alloc_shared((32, 32), "float16"), T.alloc_shared((32, 32), "float16")
+        sums, extra = T.alloc_fragment((32, 32)), T.alloc_fragment((32,))
+        T.copy(a[bx * 32, 0], a_shared)
+        T.copy(b[0, bx * 32], b_shared)
+        T.gemm(a_shared, b_shared, sums)
+        T.reduce_sum(sums, extra, dim=0)
+        T.copy(extra, s[bx * 32])
+
+
+def test_a_tile_that_leaves_registers_is_a_warning():
+    tensors = [torch.zeros(64, 64).half(), torch.zeros(64, 64).half(), torch.zeros(64)]
+    with pytest.warns(LayoutWarning) as caught:
+        mt.jit(column_sums_of_a_small_tile).compile(*tensors, target="cuda:sm_90")
+    [warning] = caught
+    assert warning.lineno == column_sums_of_a_small_tile.__code__.co_firstlineno + 7
+    assert "sums float32[32, 32] lies in shared memory" in str(warning.message)
