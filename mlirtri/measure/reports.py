@@ -41,6 +41,11 @@ def as_csv(comparisons: Sequence[Comparison]) -> str:
     return text.getvalue()
 
 
+def _item(sentence: str) -> str:
+    """Return a sentence as an item of a list; reasons begin with a dash already, and stand below what they explain."""
+    return f"  {sentence}" if sentence.lstrip().startswith("- ") else f"- {sentence}"
+
+
 def as_markdown(comparisons: Sequence[Comparison]) -> str:
     """Return the tables and sentences of the terminal as GitHub's Markdown."""
     parts = [_markdown(*overview(comparisons))] if len(comparisons) > 1 else []
@@ -48,7 +53,7 @@ def as_markdown(comparisons: Sequence[Comparison]) -> str:
         parts += [f"### `{title(comparison)}`", _markdown(HEADINGS, [cells(row) for row in comparison.rows])]
         if launches := launch_cells(comparison.rows):
             parts.append(_markdown(LAUNCH_HEADINGS, launches))
-        parts += [_markdown(*compile_cells(comparison.rows)), "\n".join(f"- {line}" for line in sentences(comparison))]
+        parts += [_markdown(*compile_cells(comparison.rows)), "\n".join(map(_item, sentences(comparison)))]
     return "\n\n".join(parts) + "\n"
 
 

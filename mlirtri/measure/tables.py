@@ -137,10 +137,11 @@ def shown_seconds(seconds: float | None) -> str:
     """Return a time with three digits and its unit; nothing for none."""
     if seconds is None:
         return ""
+    rounded = float(f"{seconds:.3g}")
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
+        if rounded >= size:
+            return f"{rounded / size:.3g} {unit}"
+    return f"{rounded * 1e9:.0f} ns"
 
 
 def shown_columns(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> list[int]:

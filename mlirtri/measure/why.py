@@ -169,7 +169,15 @@ def _work(slow: Any, fast: Any, seconds: float | None) -> Iterator[Reason]:
         facts.append(f"computes {flops[0]:,} operations, not {flops[1]:,}")
     if facts:
         apart = _pairs(slow) if (slow.row.kernels or 0) > (fast.row.kernels or 0) else []
-        yield Reason(f"it {' and '.join(facts)}", seconds, tuple(apart))
+        remedy = "" if apart else f". To change it: {_other_rows(slow, fast)}"
+        yield Reason(f"it {' and '.join(facts)}{remedy}", seconds, tuple(apart))
+
+
+def _other_rows(slow: Any, fast: Any) -> str:
+    pipelines = slow.kernel.pipeline.name, fast.kernel.pipeline.name
+    if pipelines[0] != pipelines[1]:
+        return f'pipeline="{pipelines[1]}"'
+    return "`mlirtri emit --diff` shows which pass makes it so"
 
 
 _MORE = 1.1
