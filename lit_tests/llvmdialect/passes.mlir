@@ -22,7 +22,6 @@ func.func @integers(%a: tensor<4xi32>, %b: tensor<4xi32>) -> tensor<4xi32> {
 // -----
 
 // convert-math-to-libm: what has no vector code of ours. math-expand-ops: nor has the C library rsqrt.
-// convert-math-to-llvm: functions that are instructions.
 #v = affine_map<(i) -> (i)>
 // CHECK-LABEL: llvm.func @mlirtri_functions
 // CHECK: %[[ROOT:.*]] = llvm.call @sqrtf(

@@ -48,17 +48,13 @@ TO_LLVM = (
     Pass("expand-strided-metadata", "views become offset and stride arithmetic"),
     Pass("lower-affine", "the affine maps that views left behind"),
     Pass("convert-math-to-libm", "before MLIR's own expansions: its log1p and expm1 lose every digit near zero"),
-    Pass("convert-math-to-llvm", "functions that the C library lacks: absf, rsqrt, ctpop"),
     Pass("convert-vector-to-llvm", "what vectors are left"),
     Pass("convert-complex-to-llvm", "complex values become pairs"),
     Pass("convert-arith-to-llvm", "scalar arithmetic"),
     Pass("convert-index-to-llvm", "index arithmetic"),
     Pass("convert-ub-to-llvm", "poison that folding left behind"),
-    Pass("finalize-memref-to-llvm", "loads, stores, allocations"),
     Pass("convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}", "arguments become bare pointers"),
-    Pass("convert-cf-to-llvm", "branches"),
-    Pass("convert-openmp-to-llvm", "what is inside of parallel regions"),
-    Pass("reconcile-unrealized-casts", "the casts between the passes above cancel out"),
+    Pass("convert-openmp-to-llvm", "parallel regions, and all that is left: loads, stores, allocations, branches"),
 )
 
 TO_READ = (
