@@ -6,29 +6,33 @@ upstream's complex dialect, whose other operations differ from the libraries in 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from mlirtri.dialect.bindings.mlir import arith, complex, ir
 
+Binary = Callable[[ir.Value, ir.Value], ir.Value]
 
-def create(real: Any, imaginary: Any) -> Any:
+
+def create(real: ir.Value, imaginary: ir.Value) -> ir.Value:
+    """Return the complex value with these parts."""
     return complex.create_(ir.ComplexType.get(real.type), real, imaginary)
 
 
-def parts(z: Any) -> tuple[Any, Any]:
+def parts(z: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Return the real and the imaginary part."""
     return complex.re(z), complex.im(z)
 
 
-def constant(real: float, imaginary: float, type_: ir.Type) -> Any:
+def constant(real: float, imaginary: float, type_: ir.Type) -> ir.Value:
     """Create a literal of the complex type `type_`."""
     element = ir.ComplexType(type_).element_type
     return complex.constant(type_, ir.ArrayAttr.get([ir.FloatAttr.get(element, part) for part in (real, imaginary)]))
 
 
-def by_part(builder: Any) -> Any:
+def by_part(builder: Binary) -> Binary:
     """Return a binary operation that applies `builder` to the real and to the imaginary parts."""
 
-    def build(x: Any, y: Any) -> Any:
+    def build(x: ir.Value, y: ir.Value) -> ir.Value:
         (x_re, x_im), (y_re, y_im) = parts(x), parts(y)
         return create(builder(x_re, y_re), builder(x_im, y_im))
 
@@ -38,28 +42,28 @@ def by_part(builder: Any) -> Any:
 add, subtract = by_part(arith.addf), by_part(arith.subf)
 
 
-def multiply(x: Any, y: Any) -> Any:
+def multiply(x: ir.Value, y: ir.Value) -> ir.Value:
     """Return (a + bi)(c + di) = (ac - bd) + (ad + bc)i, like NumPy and torch also for infinite parts."""
     (a, b), (c, d) = parts(x), parts(y)
     return create(arith.subf(arith.mulf(a, c), arith.mulf(b, d)), arith.addf(arith.mulf(a, d), arith.mulf(b, c)))
 
 
-def negate(x: Any) -> Any:
+def negate(x: ir.Value) -> ir.Value:
     real, imaginary = parts(x)
     return create(arith.negf(real), arith.negf(imaginary))
 
 
-def select(condition: Any, x: Any, y: Any) -> Any:
+def select(condition: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     return by_part(lambda of_x, of_y: arith.select(condition, of_x, of_y))(x, y)
 
 
-def is_nan(x: Any) -> Any:
+def is_nan(x: ir.Value) -> ir.Value:
     """Return whether a part is NaN: then the two parts compare unordered."""
     real, imaginary = parts(x)
     return arith.cmpf(arith.CmpFPredicate.UNO, real, imaginary)
 
 
-def compare(predicate: str, x: Any, y: Any) -> Any:
+def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
     """Compare by ``eq ne lt le gt ge`` in NumPy's order: real parts first, then imaginary; NaN is unordered."""
     (x_re, x_im), (y_re, y_im) = parts(x), parts(y)
     is_ = arith.CmpFPredicate
@@ -75,10 +79,10 @@ def compare(predicate: str, x: Any, y: Any) -> Any:
     return arith.ori(by_real, arith.andi(same, arith.cmpf(among_same, x_im, y_im)))
 
 
-def extreme(predicate: str) -> Any:
+def extreme(predicate: str) -> Binary:
     """Return NumPy's maximum (``ge``) or minimum (``le``), which propagates the first NaN."""
 
-    def build(x: Any, y: Any) -> Any:
+    def build(x: ir.Value, y: ir.Value) -> ir.Value:
         return select(arith.ori(compare(predicate, x, y), is_nan(x)), x, y)
 
     return build

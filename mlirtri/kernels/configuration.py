@@ -8,6 +8,7 @@ from typing import Any
 from mlirtri.errors import KernelTypeError
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.lowering.core.tracebacks import public
+from mlirtri.lowering.pipelines import Pipeline
 
 RESERVED = ("pipeline", "target", "schedule")
 """Options of `compile` that stand among its arguments."""
@@ -25,7 +26,7 @@ class Config:
         self,
         kwargs: Mapping[str, Any] | None = None,
         *,
-        pipeline: Any = None,
+        pipeline: str | Pipeline | None = None,
         schedule: str | None = None,
         target: str | None = None,
         unroll: int | None = None,

@@ -32,7 +32,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.core.tracebacks import hide_frames, public, public_class, span_of
 from mlirtri.lowering.frontend.graph.kernel_graph import Dispatch, GraphArgument, KernelGraph, ValueNumber, mapped
-from mlirtri.lowering.pipelines import INTERPRETER
+from mlirtri.lowering.pipelines import INTERPRETER, Pipeline
 
 _kernels: WeakValueDictionary[Any, Kernel] = WeakValueDictionary()
 """Of all graphs, by content, as long as somebody keeps them."""
@@ -275,7 +275,9 @@ class Graph:
                 help="call kernels on its values inside of `with mt.graph() as graph:`",
             )  # fmt: skip
 
-    def compile(self, target: str | Target | None = None, pipeline: Any = None, schedule: str | None = None) -> Kernel:
+    def compile(
+        self, target: str | Target | None = None, pipeline: str | Pipeline | None = None, schedule: str | None = None
+    ) -> Kernel:
         """Return the kernel of the whole graph; raises the `KernelError` of the first stage that refuses."""
         return self._compile(Options(target, pipeline, schedule)).kernel
 
@@ -320,7 +322,7 @@ def graph(
     name: str = "graph",
     *,
     target: str | None = None,
-    pipeline: Any = None,
+    pipeline: str | Pipeline | None = None,
     schedule: str | None = None,
     print_ir: bool | tuple[str, ...] | None = None,
     semantics: str | None = None,

@@ -26,7 +26,7 @@ from mlirtri.language.names import Tensor
 from mlirtri.language.signature import Signature, key_of, stand_in
 from mlirtri.lowering.core.interface import ConstantParameter
 from mlirtri.lowering.core.tracebacks import hide_frames, public
-from mlirtri.lowering.pipelines import INTERPRETER
+from mlirtri.lowering.pipelines import INTERPRETER, Pipeline
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -289,7 +289,7 @@ def jit(
     function: Callable[..., Any] | None = None,
     *,
     target: str | None = None,
-    pipeline: Any = None,
+    pipeline: str | Pipeline | None = None,
     schedule: str | None = None,
     print_ir: bool | tuple[str, ...] | None = None,
     semantics: str | None = None,

@@ -10,7 +10,7 @@ from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.core.tuning import checked_schedule
-from mlirtri.lowering.pipelines import INTERPRETER, WITHOUT_TVM, pipeline_for
+from mlirtri.lowering.pipelines import INTERPRETER, WITHOUT_TVM, Pipeline, pipeline_for
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Options:
     """Compile options; None means the setting, then the default."""
 
     target: str | Target | None = None
-    pipeline: Any = None
+    pipeline: str | Pipeline | None = None
     schedule: str | None = None
     print_ir: bool | tuple[str, ...] | None = None
     semantics: str | None = None

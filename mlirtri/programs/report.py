@@ -18,6 +18,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, tensor
 from mlirtri.errors import KernelError, SeveralErrors, Span, UnknownOptionError
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, Pipeline, pipeline_of_import
 
 LAST_REFUSALS = {
@@ -92,7 +93,7 @@ class Report:
         return "\n".join(lines)
 
 
-def report_on(program: Any, entry: str | None, pipeline: str | None, target: Any) -> Report:
+def report_on(program: Any, entry: str | None, pipeline: str | None, target: str | Target | None) -> Report:
     """Return the report on the function `entry` for a pipeline, or for the three; raises `KernelError`."""
     names = tuple(filter(_with_way_to(target), COMPARED_PIPELINES)) if pipeline is None else (pipeline,)
     if unknown := [name for name in names if name not in LAST_REFUSALS]:
