@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -75,7 +75,7 @@ class Signature:
         named = {name: _annotation(value, name) for name, value in annotations.items() if name in self.parameters}
         return self._with_one_size_per_name(named)
 
-    def _span_of_text(self, closure: dict[str, Any]) -> Span:
+    def _span_of_text(self, closure: Mapping[str, Any]) -> Span:
         """Return the position of the first annotation whose text does not evaluate; else that of the function."""
         for name, kind in self.function.__annotations__.items():
             try:

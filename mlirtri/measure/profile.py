@@ -209,7 +209,9 @@ def _checked(contender: Contender, subject: Subject) -> list[str]:
     others = contenders_beside(subject)
     _, reference, _ = check_numbers([contender, *others], subject)
     if all(other.result is None for other in others):
-        reasons = [f"{other.row.name} {other.row.refusal}" for other in others] or ["no library runs it"]
+        reasons = [f"{other.row.name} {other.row.refusal}" for other in others] or [
+            "no library that runs it is installed"
+        ]
         return [f"numbers are not checked: {reason}" for reason in reasons]
     row = contender.row
     if row.difference:

@@ -54,7 +54,7 @@ def dynamic_kernel(
             program = thread.submit(from_torch, module, given, dynamic_shapes=(shapes,)).result()
         if {(position, axis) for position, axis, _ in program.calling.sizes.expressions} != wanted:
             raise NotForAllSizes("torch.export needs to know one of its sizes")
-        return DynamicKernel(program.compile(**options), tensors)
+        return DynamicKernel(program.compile(**options), tensors)  # type: ignore[arg-type]
     except KernelError as error:
         raise NotForAllSizes(error.message) from None
 
