@@ -49,3 +49,23 @@ func.func @calls(%a: tensor<8xf32>) -> tensor<8xf32> {
   %result = func.call @one_of_both(%a, %is_negative) : (tensor<8xf32>, i1) -> tensor<8xf32>
   return %result : tensor<8xf32>
 }
+
+// -----
+
+// one-fill-per-use: each product starts from zeros of its own, in its result.
+// CHECK-LABEL: func.func @one_zero
+// CHECK-NOT: {{alloc|copy}}
+// CHECK: linalg.fill {{.*}} outs(%[[SECOND:.*]] : memref<8x8xf32>)
+// CHECK: linalg.fill {{.*}} outs(%[[FIRST:.*]] : memref<8x8xf32>)
+// CHECK: linalg.matmul {{.*}} outs(%[[FIRST]] : memref<8x8xf32>)
+// CHECK: linalg.matmul {{.*}} outs(%[[SECOND]] : memref<8x8xf32>)
+// CHECK-NOT: {{alloc|copy}}
+// CHECK: return
+func.func @one_zero(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %0 = linalg.matmul ins(%a, %b : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = linalg.matmul ins(%b, %a : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
+}
