@@ -16,5 +16,5 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 - `matrices/`: products, factorizations, eigenvalues, Fourier transforms
 - `recurrent.py`, `experts.py`: recurrent layers and grouped products, as loops
 - `images/`: pools, samples at coordinates, changes of size
-- `networks.py`, `flash_attention.py`, `quantized.py`, `foreach.py`: networks and optimizers
+- `networks.py`, `losses.py`, `flash_attention.py`, `quantized.py`, `foreach.py`: networks and optimizers
 """

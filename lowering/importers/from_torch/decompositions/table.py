@@ -34,6 +34,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     foreach,
     indexing,
     integers,
+    losses,
     networks,
     norms,
     order_statistics,
