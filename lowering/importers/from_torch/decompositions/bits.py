@@ -84,5 +84,27 @@ def frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.where(is_kept, x, fraction), torch.where(is_kept, 0, exponent).int()
 
 
+@decomposes(aten.hash_tensor.default)
+def hash_tensor(x: torch.Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> torch.Tensor:
+    """Return the exclusive or, over axes, of the bits of the elements as float64 or int64; the result is uint64."""
+    if x.is_complex() or not all(type(size) is int for size in x.shape) or 0 in x.shape:
+        return NotImplemented
+    bits = x.to(torch.float64 if x.is_floating_point() else torch.int64).view(torch.int64)
+    axes = {axis % max(x.dim(), 1) for axis in dim} or set(range(x.dim()))
+    for axis in axes if x.dim() else ():
+        bits = _exclusive_or(bits, axis)
+    kept = [axis for axis in range(x.dim()) if keepdim or axis not in axes]
+    return bits.reshape([bits.shape[axis] for axis in kept]).view(torch.uint64)
+
+
+def _exclusive_or(bits: torch.Tensor, axis: int) -> torch.Tensor:
+    """Reduce an axis to one element, by halves."""
+    while (count := bits.shape[axis]) > 1:
+        half = count // 2
+        last = bits.narrow(axis, 2 * half, count % 2)
+        bits = torch.cat([bits.narrow(axis, 0, half) ^ bits.narrow(axis, half, half), last], axis)
+    return bits
+
+
 def _bits(x: torch.Tensor) -> torch.Tensor:
     return x.view(INTEGERS[x.element_size()])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import chained, decomposes, rounded, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, chained, decomposes, rounded, while_loop
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import add, subtract
 from mlirtri.lowering.importers.from_torch.decompositions.integers import (
     NARROW_INTEGERS,
@@ -304,15 +304,24 @@ def _dividend_and_divisor(x: Any, y: Any, kind: torch.dtype) -> tuple[Tensor, Te
     return dividend, _as_tensor(y, dividend) if is_number else _wide(y.to(kind))
 
 
+def _rounding_of_steps(divisor: Any, kind: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Return what eager does with each step of a division of halves: it rounds them where the divisor is no number."""
+    is_number = not isinstance(divisor, Tensor) or divisor.numel() == 1
+    if kind not in HALVES or is_number:
+        return lambda x: x
+    return lambda x: x.to(kind).float()
+
+
 def floor_divide(x: Any, y: Any) -> Tensor:
     """Return the rounded-down quotient as eager: ``(x - remainder) / y``."""
     kind = torch.result_type(x, y)
+    stored = _rounding_of_steps(y, kind)
     x, y = _dividend_and_divisor(x, y, kind)
     remainder, quotient = torch.fmod(x, y), x / y
-    exact = (x - remainder) / y
-    exact = torch.where((remainder != 0) & ((y < 0) != (remainder < 0)), exact - 1, exact)
+    exact = stored(stored(x - remainder) / y)
+    exact = torch.where((remainder != 0) & ((y < 0) != (remainder < 0)), stored(exact - 1), exact)
     floor = torch.floor(exact)
-    floor = torch.where(exact - floor > 0.5, floor + 1, floor)
+    floor = torch.where(stored(exact - floor) > 0.5, stored(floor + 1), floor)
     floor = torch.where(exact == 0, torch.where(quotient == 0, quotient, 0.0), floor)
     return torch.where(y == 0, quotient, floor).to(kind)
 
@@ -348,7 +357,7 @@ def div_with_rounding(x: Any, y: Any, *, rounding_mode: str | None = None) -> Te
         return floor_divide(x, y)
     if rounding_mode == "trunc" and kind in (torch.float16, torch.bfloat16):
         dividend, divisor = _dividend_and_divisor(x, y, kind)
-        return torch.trunc(dividend / divisor).to(kind)
+        return torch.trunc(_rounding_of_steps(y, kind)(dividend / divisor)).to(kind)
     return divide_integers(x, y, rounding_mode=rounding_mode)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Rule
 
 Tensor = torch.Tensor
 CHUNKED = "_linear_cross_entropy_batch_chunked"
-"""torch's operators in its namespace `torch_nn`, which versions before 2.12 lack."""
+"""torch's operators in its namespace `torch_nn`, which older versions lack."""
 
 
 def chunked(
@@ -66,6 +66,8 @@ def _loss(
     return result.to(dtype)
 
 
-for _name, _rule in ((CHUNKED, chunked), (f"{CHUNKED}_no_reduction", unreduced)):
-    if (_operator := getattr(torch.ops.torch_nn, _name, None)) is not None:
-        decomposes(_operator.default)(_rule)
+def losses_in_chunks() -> dict[Any, Rule]:
+    """Return the rules, if torch has imported the operators, as it does for their first call."""
+    rules = {CHUNKED: chunked, f"{CHUNKED}_no_reduction": unreduced}
+    operators = {name: getattr(torch.ops.torch_nn, name, None) for name in rules}
+    return {operator.default: rules[name] for name, operator in operators.items() if operator is not None}

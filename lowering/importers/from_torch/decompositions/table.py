@@ -34,7 +34,6 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     foreach,
     indexing,
     integers,
-    losses,
     networks,
     norms,
     order_statistics,
@@ -53,6 +52,7 @@ from mlirtri.lowering.importers.from_torch.decompositions.images import (  # noq
     pools,
     resampling,
 )
+from mlirtri.lowering.importers.from_torch.decompositions.losses import losses_in_chunks
 from mlirtri.lowering.importers.from_torch.decompositions.matrices import (  # noqa: F401 - they register their rules
     fourier,
     householder,
@@ -68,7 +68,7 @@ Tensor = torch.Tensor
 
 def decompositions() -> dict[Any, Rule]:
     """Return the rules by operator; those that libraries register on their import are included if they are there."""
-    return {**_decompositions(), **quantised(), **third_party_rules()}
+    return {**_decompositions(), **quantised(), **third_party_rules(), **losses_in_chunks()}
 
 
 @cache

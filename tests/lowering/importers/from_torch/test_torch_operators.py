@@ -394,3 +394,16 @@ def test_sums_of_exponentials_ranges_and_single_elements():
     torch.manual_seed(0)
     z, w = torch.randn(2, 5, dtype=torch.complex64)
     check(sums_of_exponentials, z, w, *torch.randn(2, 4, 4).bfloat16(), torch.tensor(1.0), pipeline="mlir")
+
+
+def losses_in_chunks(x, matrix, target, weight):
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
+    loss = torch.nn.functional.linear_cross_entropy
+    chunked = loss(x, matrix, target, weight=weight, label_smoothing=0.1, options=options)
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    return chunked, loss(x, matrix, target, reduction="none", options=options)
+
+
+def test_losses_of_linear_layers_in_chunks():
+    x, matrix, weight = torch.randn(5, 4), torch.randn(3, 4), torch.rand(3)
+    check(losses_in_chunks, x, matrix, torch.tensor([0, 2, 1, 1, 2]), weight)

@@ -82,3 +82,12 @@ def test_other_arguments_and_bits_of_complex32_are_refused():
 def test_an_argument_may_be_a_view_of_a_tensor_of_another_dtype():
     x = torch.view_as_complex(torch.randn(3, 2))
     torch.testing.assert_close(mt.from_torch(lambda x: x * x, (x,)).compile()(x), x * x)
+
+
+def _hashed(x, i):
+    return torch.hash_tensor(x), torch.hash_tensor(x, dim=1), torch.hash_tensor(i, dim=[0], keepdim=True)
+
+
+def test_hashes_of_tensors_are_eagers():
+    arguments = torch.randn(3, 5), torch.arange(-6, 6, dtype=torch.int16).reshape(3, 4)
+    torch.testing.assert_close(mt.from_torch(_hashed, arguments).compile()(*arguments), _hashed(*arguments))

@@ -100,3 +100,15 @@ def test_products_of_8_bit_floats_that_are_too_large(kind):
     y = (torch.eye(16) * 300 - 20).to(torch.float8_e4m3fn).t()
     arguments = x, y, torch.tensor(1.0)
     torch.testing.assert_close(mt.from_torch(product, arguments).compile()(*arguments), product(*arguments))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_quotients_of_halves_are_rounded_before_they_are_made_whole(dtype):
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.randn(4001, generator=generator) * 30).to(dtype), torch.randn(4001, generator=generator).to(dtype)
+
+    def quotients(x, y):
+        modes = (torch.div(x, y, rounding_mode="trunc"), torch.div(x, y, rounding_mode="floor"), x // y, 17.3 // y)
+        return (*modes, torch.div(x, y[:1], rounding_mode="trunc"), torch.floor_divide(x, torch.tensor(1.7)))
+
+    check(mt.from_torch(quotients, (x, y)).compile()(x, y), quotients(x, y), 0)
