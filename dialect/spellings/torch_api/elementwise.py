@@ -145,7 +145,10 @@ def _truncated_division(b, x, y):
     if dtype.is_half:
         # A Python number is rounded as a dividend only.
         wide, divisor = b.cast(b.cast(x, dtype), "float32"), b.cast(y, "float32")
-        return b.cast(b.trunc(b.divide(wide, divisor)), dtype)
+        quotient = b.divide(wide, divisor)
+        if b.rounds_quotients(y, dtype):
+            quotient = b.cast(b.cast(quotient, dtype), "float32")
+        return b.cast(b.trunc(quotient), dtype)
     if dtype.is_float:
         return b.trunc(b.divide(x, y))
     # The floor is one below the truncated quotient when it is negative and not exact.

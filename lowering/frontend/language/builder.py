@@ -171,8 +171,37 @@ class Language:
             return self.tri.cast(tensors[0], plan.result)
         if name in ("floor_divide", "remainder", "power"):
             self._check_integers(name, tensors, operands[1])
-        result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
+        if name == "floor_divide" and self.rounds_quotients(operands[1], plan.result):
+            result = self._floor_of_halves(*tensors, plan.result)
+        else:
+            result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
         return TriValue(result.value, result.type, weak=True) if plan.weak else result
+
+    def rounds_quotients(self, divisor: Any, dtype: DType) -> bool:
+        """Return whether the library rounds a quotient to `dtype`, a half, before it makes it whole.
+
+        torch does, unless the divisor is a number or has one element.
+        """
+        is_number = not isinstance(divisor, TriValue) or divisor.weak or set(divisor.type.shape) <= {1}
+        return self.semantics == "torch" and dtype.is_half and not is_number
+
+    def _floor_of_halves(self, x: TriValue, y: TriValue, half: DType) -> TriValue:
+        """Return ``(x - fmod(x, y)) / y`` rounded down, with each step rounded to `half`; x and y are float32."""
+        tri, zero, one = self.tri, self.tri.constant(0, x.type.dtype), self.tri.constant(1, x.type.dtype)
+
+        def stored(value: TriValue) -> TriValue:
+            return tri.cast(tri.cast(value, half), x.type.dtype)
+
+        remainder, quotient = tri.fmod(x, y), tri.divide(x, y)
+        exact = stored(tri.divide(stored(tri.subtract(x, remainder)), y))
+        signs_differ = tri.not_equal(tri.less(y, zero), tri.less(remainder, zero))
+        is_above = tri.logical_and(tri.not_equal(remainder, zero), signs_differ)
+        exact = tri.where(is_above, stored(tri.subtract(exact, one)), exact)
+        down = tri.floor(exact)
+        is_low = tri.less(tri.constant(0.5, x.type.dtype), stored(tri.subtract(exact, down)))
+        down = tri.where(is_low, stored(tri.add(down, one)), down)
+        down = tri.where(tri.equal(exact, zero), tri.copysign(exact, quotient), down)
+        return tri.cast(tri.where(tri.equal(y, zero), quotient, down), half)
 
     def _wrapped(self, x: Any, dtype: DType) -> TriValue:
         return self.tensor(x, dtype) if isinstance(x, TriValue) else self.tri.constant(self._literal(x, dtype), dtype)

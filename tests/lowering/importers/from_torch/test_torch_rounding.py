@@ -112,3 +112,4 @@ def test_quotients_of_halves_are_rounded_before_they_are_made_whole(dtype):
         return (*modes, torch.div(x, y[:1], rounding_mode="trunc"), torch.floor_divide(x, torch.tensor(1.7)))
 
     check(mt.from_torch(quotients, (x, y)).compile()(x, y), quotients(x, y), 0)
+    check(mt.jit(pipeline="mlir")(quotients)(x, y), quotients(x, y), 0)
