@@ -43,8 +43,8 @@ OUTSIDE = (
     ("eager is itself farther off, compared with a wider dtype", "`pow` and `linalg.cond` of complex64, `matrix_exp`, "
      "`interpolate`, `grid_sample`, `batch_norm`, `instance_norm`, `bilinear`, `addbmm`, `linalg.cross`, "
      "`segment_reduce` and `adaptive_avg_pool3d` of halves"),
-    ("sums of products in another order than eager's", "`conv_transpose3d` of float32: 2.3e-4 off in numbers up to 890, "
-     "eager 1e-4"),
+    ("sums of products in another order than eager's", "`conv_transpose3d` of float32: 2.3e-4 off in numbers up to "
+     "890, eager 1e-4"),
     ("products of complex numbers by three real convolutions, as in eager, whose sums are rounded in another order",
      "`conv_transpose3d` of complex64: 1.2e-4 off in numbers up to 537, eager 8.4e-5"),
 )  # fmt: skip
@@ -78,8 +78,8 @@ def section() -> str:
         "Samples of torch's own operator database (torch 2.13, about 680 operators, 12 dtypes), drawn at random and",
         "compared with eager: a sample is right if structure, dtypes and shapes are eager's, and numbers are within",
         "the default tolerances of `torch.testing.assert_close`. In rows four, five, seven and eight eager is farther",
-        "off in all that are outside. Six others of the fourth row were wrong, and were mended; of the seventh,",
-        "quotients of halves with a rounding mode, and five refused samples of rows six and seven are compiled since.\n",
+        "off in all that are outside. Six others of the fourth row were wrong, and were mended; of the seventh, rounded",
+        "quotients of halves. Five of the refused samples of rows six and seven are compiled since.\n",
         "| samples | number | right | refused | outside of the tolerance |",
         "|---|---|---|---|---|",
         *(measurement.row for measurement in MEASUREMENTS),
