@@ -39,13 +39,22 @@ def accuracy(actual: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> Ac
     """Return the accuracy of several results, which have the shapes of the expected ones."""
     pairs = list(zip(actual, expected, strict=True))
     errors = [absolute_error(result, exact) for result, exact in pairs]
-    relative = [_relative(error, exact) for error, (_, exact) in zip(errors, pairs, strict=True)]
+    relative = [_relative(error, exact) for error, exact in zip(errors, expected, strict=True)]
     ulps = [_ulps_by_size(result, exact) for result, exact in pairs if is_float(result)]
-    large, small = max((entry[0] for entry in ulps), default=None), max((entry[1] for entry in ulps), default=0.0)
-    named = [(f"result[{number}]" if len(pairs) > 1 else "result", *pair) for number, pair in enumerate(pairs)]
-    first = next((text for item in named if (text := first_difference(*item)) is not None), None)
-    cancels = large is not None and small > large
-    return Accuracy(max(errors, default=0.0), max(relative, default=0.0), large, cancels, first)
+    max_ulp = max((large for large, _ in ulps), default=None)
+    max_ulp_of_small = max((small for _, small in ulps), default=0.0)
+    differences = (first_difference(_name(number, len(pairs)), *pair) for number, pair in enumerate(pairs))
+    return Accuracy(
+        max_error=max(errors, default=0.0),
+        max_relative=max(relative, default=0.0),
+        max_ulp=max_ulp,
+        cancels=max_ulp is not None and max_ulp_of_small > max_ulp,
+        difference=next((text for text in differences if text is not None), None),
+    )
+
+
+def _name(number: int, count: int) -> str:
+    return f"result[{number}]" if count > 1 else "result"
 
 
 def first_difference(name: str, actual: np.ndarray, expected: np.ndarray) -> str | None:
@@ -68,8 +77,10 @@ def first_difference(name: str, actual: np.ndarray, expected: np.ndarray) -> str
 
 
 def _relative(error: float, expected: np.ndarray) -> float:
+    if error == 0:
+        return 0.0
     magnitude = _magnitude(expected)
-    return 0.0 if error == 0 else error / magnitude if magnitude else float("inf")
+    return error / magnitude if magnitude else float("inf")
 
 
 def _magnitude(array: np.ndarray) -> float:
