@@ -262,3 +262,31 @@ func.func @cheap(%a: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
   } -> tensor<?xf32>
   return %1, %2 : tensor<?xf32>, tensor<?xf32>
 }
+
+// -----
+
+// hoist-invariants: what no iteration changes is computed before the loop, its initial value stays.
+// CHECK-LABEL: func.func @invariant
+// CHECK: %[[TRANSPOSED:.*]] = linalg.generic
+// CHECK: scf.for
+// CHECK: linalg.fill
+// CHECK: linalg.matmul ins(%{{.*}}, %[[TRANSPOSED]] :
+#transposed = affine_map<(d0, d1) -> (d1, d0)>
+#identity = affine_map<(d0, d1) -> (d0, d1)>
+func.func @invariant(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %n: index) -> tensor<4x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %y = scf.for %i = %c0 to %n step %c1 iter_args(%carried = %x) -> (tensor<4x4xf32>) {
+    %0 = tensor.empty() : tensor<4x4xf32>
+    %1 = linalg.generic {indexing_maps = [#transposed, #identity], iterator_types = ["parallel", "parallel"]}
+        ins(%w : tensor<4x4xf32>) outs(%0 : tensor<4x4xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      linalg.yield %in : f32
+    } -> tensor<4x4xf32>
+    %2 = linalg.fill ins(%zero : f32) outs(%0 : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %3 = linalg.matmul ins(%carried, %1 : tensor<4x4xf32>, tensor<4x4xf32>) outs(%2 : tensor<4x4xf32>) -> tensor<4x4xf32>
+    scf.yield %3 : tensor<4x4xf32>
+  }
+  return %y : tensor<4x4xf32>
+}

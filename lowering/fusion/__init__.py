@@ -7,6 +7,7 @@
 - `linalg_to_fused_upstream.py`: the stage of pipeline `upstream`, by upstream's passes alone
 - `transposed_convolutions.py`: convolutions of dilated images → dense ones
 - `channels_last.py`: convolutions between transposes
+- `hoist_invariants.py`: what no iteration changes → before the loop
 - `cheap_producers.py`: cheap operations of dynamic size, once per reader
 - `slices_of_heads.py`: slices of columns that are then split → slices of heads
 - `merge_products.py`: products of one matrix with several weights

@@ -13,6 +13,7 @@ from mlirtri.lowering.fusion import (
     channels_last,
     cheap_producers,
     cost_guard,
+    hoist_invariants,
     merge_products,
     slices_of_heads,
     spread_reshapes,
@@ -68,6 +69,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         if context.target.kind == "cpu":
             run_rewrite("convolutions-to-channels-last", channels_last.rewrite, module, context)
         run_passes(module, PREPARE, context)
+        # On a GPU it would be a launch of its own, and tiles are placed.
+        if context.target.kind == "cpu" and not has_tiles and hoist_invariants.has_loops(module):
+            run_rewrite("hoist-invariants", hoist_invariants.rewrite, module, context)
         run_rewrite("copy-cheap-producers", cheap_producers.rewrite, module, context)
         run_rewrite("guard-producers", cost_guard.guard, module, context)
         if cost_guard.guard_groups(module):
