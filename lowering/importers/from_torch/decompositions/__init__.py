@@ -9,12 +9,11 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 - `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`,
   `bessel_functions.py`, `orthogonal_polynomials.py`: elementwise operators
 - `complex_tensors.py`, `complex_functions.py`: complex operands; `unsigned_tensors.py`: results of uint16 and uint64
-- `norms.py`: norms of vectors and matrices, distances
 - `reductions.py`, `order_statistics.py`, `unique_elements.py`, `counting.py`: reductions, scans, sorting
 - `random_numbers.py`: draws that depend on elements
 - `views.py`, `indexing.py`: shapes, reads and writes
-- `matrices/`: products, factorizations, eigenvalues, Fourier transforms
-- `recurrent.py`, `experts.py`: recurrent layers and grouped products, as loops
+- `matrices/`: products, factorizations, eigenvalues, norms, mixtures of experts, Fourier transforms
+- `recurrent.py`: recurrent layers, as loops
 - `images/`: pools, samples at coordinates, changes of size
 - `networks.py`, `losses.py`, `flash_attention.py`, `quantized.py`, `foreach.py`: networks and optimizers
 """

@@ -35,7 +35,6 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     indexing,
     integers,
     networks,
-    norms,
     order_statistics,
     orthogonal_polynomials,
     random_numbers,
@@ -46,7 +45,6 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     unsigned_tensors,
     views,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.experts import third_party_rules
 from mlirtri.lowering.importers.from_torch.decompositions.images import (  # noqa: F401 - they register their rules
     grid_samples,
     pools,
@@ -58,8 +56,10 @@ from mlirtri.lowering.importers.from_torch.decompositions.matrices import (  # n
     householder,
     linear_algebra,
     matrix_products,
+    norms,
     spectra,
 )
+from mlirtri.lowering.importers.from_torch.decompositions.matrices.experts import third_party_rules
 from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised
 
 aten = torch.ops.aten

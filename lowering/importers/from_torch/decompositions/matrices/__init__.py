@@ -1,12 +1,13 @@
-"""Decompositions of ATen's operators on matrices: products, factorizations, eigenvalues, Fourier transforms.
+"""Decompositions of ATen's operators on matrices: products, factorizations, eigenvalues, norms, Fourier transforms.
 
 *Takes* the matrices of an operator in a trace, with leading batch axes. *Gives* what eager computes, in products, loops
 and elementwise operators. *Refuses* nothing: a rule returns `NotImplemented` and the operator stays. `table.py` of the
 package around this one imports every module.
 
-- `matrix_products.py`: products of matrices and vectors, by dtype
+- `matrix_products.py`: products of matrices and vectors, by dtype; `experts.py`: products of groups of rows
+- `norms.py`: norms of vectors and matrices, distances
 - `linear_algebra.py`: LU, Cholesky, QR, solving, inverses, determinants; `householder.py`: reflectors
-- `spectra.py`: eigenvalues, singular values, pseudo-inverses, exponentials; norms are in `norms.py` beside this package
+- `spectra.py`: eigenvalues, singular values, pseudo-inverses, exponentials
 - `lapack.py`: what routines of LAPACK return, for programs that call them
 - `fourier.py`: discrete Fourier transforms
 """
