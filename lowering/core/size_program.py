@@ -122,7 +122,10 @@ class SizeProgram:
             # The memory behind a pointer, or a slice, is too small.
             left, right = (self.shown(step, names) for step in (condition.left, condition.right))
             short = max(len(left), len(right)) < _LONGEST
-            reason = f": {left} is {values[condition.left]}, which is more than {right}" if short else ""
+            least = values[condition.left]
+            is_known = self.steps[condition.left].name == CONSTANT
+            larger = f"{right} is {least} at least" if is_known else f"{left} is {least}, which is more than {right}"
+            reason = f": {larger}" if short else ""
             return f"{shown}, which {verb} in {why}{reason}"
         return f"{shown}, which {verb} in {why}"
 

@@ -123,8 +123,12 @@ def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> 
 def _is_offset(b: Language, result: TriValue, name: str, left: Any, right: Any) -> bool:
     """Return whether the result is a number read from memory, plus or minus the index of a loop.
 
-    In a tile kernel constants are added, too: ``A[row : row + 32]``. A sum that leaves the dtype is no index.
+    In a tile kernel constants are added, too: ``A[row : row + 32]``. A sum that leaves the dtype is no index. Products
+    of arguments are sizes and strides: ``strides=(N * s, s)``.
     """
+    if name == "multiply" and not result.type.rank and all(map(_is_whole, (left, right))):
+        forms = [operand.linear for operand in (left, right) if isinstance(operand, TriValue)]
+        return all(form is not None and b.indices.fixed.has(form) for form in forms)
     if name not in ("add", "subtract") or result.type.rank or result.type.dtype.name not in ("int32", "int64"):
         return False
     operands = [operand for operand in (left, right) if isinstance(operand, TriValue)]

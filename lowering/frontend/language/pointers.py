@@ -51,17 +51,17 @@ def _layout(b: Language, sizes: Sequence[Any], strides: Sequence[Any] | None) ->
         return tuple(range(rank)), list(sizes)
     if len(strides) != rank:
         raise KernelValueError(f"{len(strides)} strides for {rank} sizes")
-    for order in permutations(range(rank)):
-        if strides[order[-1]] != 1:
-            continue
+    # With a smallest stride of 1 each axis is whole rows; else the elements between are one more axis.
+    for order in sorted(permutations(range(rank)), key=lambda order: strides[order[-1]] != 1):
         inner = [
             b.indices.fixed.quotient(Size.of(strides[outer]), Size.of(strides[axis])) for outer, axis in pairwise(order)
         ]
         if all(size is not None for size in inner):
-            return order, [sizes[order[0]], *(size.simplified() for size in inner if size is not None)]
+            between = [] if strides[order[-1]] == 1 else [strides[order[-1]]]
+            return order, [sizes[order[0]], *(size.simplified() for size in inner if size is not None), *between]
     raise KernelValueError(
         f"strides {shown_shape(tuple(strides))} of the shape {shown_shape(tuple(sizes))} are not those of whole rows",
-        help="one stride is 1, and each other one is a multiple of the next smaller one: strides=(K, 1) of (M, K)",
+        help="each stride is a multiple of the next smaller one: strides=(K, 1) of (M, K), or (K * s, s)",
     )
 
 
@@ -73,14 +73,16 @@ def _steps(
     if len(physical) > 1:
         dynamic = tuple(b.tri.index(size) for size in physical if is_dynamic(size))
         steps.append(ViewStep("dynamic_reshape", {"shape": tuple(physical)}, dynamic, moves_axes=True))
-    if physical != sizes:
+    if len(physical) > len(sizes):
+        steps.append(_slice(b, [*sizes, 1], drop=(len(sizes),)))
+    elif physical != sizes:
         steps.append(_slice(b, sizes))
     if order != tuple(range(len(order))):
         steps.append(ViewStep("transpose", {"permutation": tuple(map(order.index, range(len(order))))}))
     return steps
 
 
-def _slice(b: Language, sizes: list[Any]) -> ViewStep:
+def _slice(b: Language, sizes: list[Any], drop: tuple[int, ...] = ()) -> ViewStep:
     rank = len(sizes)
-    attributes = {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": ()}
+    attributes = {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": drop}
     return ViewStep("extract_slice", attributes, tuple(b.tri.index(size) for size in sizes if is_dynamic(size)))

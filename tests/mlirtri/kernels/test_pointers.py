@@ -93,3 +93,24 @@ def test_texts_by_the_names_of_other_compilers():
     assert "define" in mt.jit(gemm).get_source(*abstract, 1, 2, K=2)
     with pytest.raises(mt.KernelError, match="no stage 'scheduled'"):
         mt.jit(gemm).get_tir(*abstract, 1, 2, K=2, pipeline="mlir")
+
+
+def scaled_sum(x: mt.ptr, y: mt.ptr, n: mt.int32, stride: mt.int32, s: mt.float32):
+    first = mt.match_buffer(x, (n,), mt.float32, strides=(stride,))
+    second = mt.match_buffer(y, (n, 2), mt.float32, strides=(2 * stride, stride))
+    second[:, 1] = second[:, 1] + s * first
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_smallest_strides_of_run_time(pipeline):
+    kernel = mt.jit(scaled_sum, pipeline=pipeline)
+    for n, stride in ((5, 3), (4, 1), (0, 2)):
+        x, y = np.arange(n * stride, dtype=np.float32), np.ones(2 * n * stride, np.float32)
+        expected = y.copy()
+        expected[stride :: 2 * stride] += 2 * x[::stride]
+        kernel(x, y, n, stride, 2.0)
+        np.testing.assert_array_equal(y, expected)
+    for stride, message in ((4, "is more than axis 0 of 'x'"), (0, "'stride' is 1 at least"), (-1, "'stride' is -1")):
+        with pytest.raises(mt.KernelError, match=message):
+            kernel(np.ones(6, np.float32), np.ones(12, np.float32), 2, stride, 1.0)
+    assert kernel.compiles == 1
