@@ -33,6 +33,8 @@ LIMIT = 120
 TOLERANCE = 2e-3
 """The largest difference, as a part of the largest number, that is no wrong result: half the digits of fp32."""
 
+BEYOND = "## Beyond the list"
+"""The heading of the page's last part, which is written by hand and kept."""
 HEAD = """# Models
 
 Architectures from their libraries' configurations, tiny and with random weights, through `mt.from_torch` on a CPU.
@@ -141,7 +143,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write docs/models.md of what build/models.json has")
     options = parser.parse_args()
     if options.write:
-        PAGE.write_text(page(json.loads(FILE.read_text())))
+        _, heading, kept = PAGE.read_text().partition(BEYOND)
+        PAGE.write_text(page(json.loads(FILE.read_text())) + (f"\n{heading}{kept}" if heading else ""))
         return
     run(options.only, options.pipelines)
 
