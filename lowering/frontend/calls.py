@@ -158,6 +158,8 @@ def _call_algorithm(
         raise
     except KernelError as error:
         first = getattr(error, "errors", (error,))[0]
+        if isinstance(first, CompilerBugError):
+            raise
         operands = " and ".join(map(describe, [*arguments, *keywords.values()]))
         message = f"{ast.unparse(node.func)}{operands and f' of {operands}'}: {first.message}"
         raise type(first)(message, context.span(node), help=first.help) from None
@@ -172,7 +174,7 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
     if function is isinstance and len(arguments) == 2 and not keywords:
         return _isinstance(b, *arguments)
     tensors = [value for value in flat(arguments) if isinstance(value, TriValue)]
-    if not tensors:
+    if not tensors or function is slice:
         return fold(lambda: function(*arguments, **keywords))
     if function in RUN_TIME_BUILTINS:
         implementation = RUN_TIME_BUILTINS[function]

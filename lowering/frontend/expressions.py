@@ -78,10 +78,12 @@ def _starred(context: FunctionContext, node: ast.Starred) -> list[Any]:
     value = visit(context, node.value)
     if isinstance(value, TriValue) and value.type.rank:
         return rows(context.b, value)
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, range)):
         return list(value)
     raise KernelTypeError(
-        f"cannot unpack {describe(value)}", context.span(node), help="only a tuple, a list or an array has elements"
+        f"cannot unpack {describe(value)}",
+        context.span(node),
+        help="only a tuple, a list, an array or a range of constant bounds has elements",
     )
 
 
@@ -127,8 +129,8 @@ _DTYPE_ATTRIBUTES: dict[str, Callable[[DType], Any]] = {
 def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
     """Return ``owner.name``; raises `UnknownNameError`, with similar names, for what kernels do not have."""
     if isinstance(owner, TriValue):
-        is_inlined = context.b.semantics == "numpy" and (method := library_functions.method(owner, name)) is not None
-        return method if is_inlined else tensor_attribute(context.b, owner, name)
+        method = library_functions.method(owner, name, context.b.semantics)
+        return tensor_attribute(context.b, owner, name) if method is None else method
     if isinstance(owner, ModuleType):
         return _module_attribute(context, owner, name)
     if isinstance(owner, tuple) and name in ("_replace", *getattr(owner, "_fields", ())) and hasattr(owner, "_fields"):
@@ -143,7 +145,7 @@ def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
         return owner.member(name)
     if (member := spellings.member(owner, name)) is not None:
         return member
-    if (method := library_functions.method(owner, name)) is not None:
+    if (method := library_functions.method(owner, name, context.b.semantics)) is not None:
         return method
     help = "give the value a name of its own at the top of the file" if isinstance(owner, type) else None
     raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel", help=help)

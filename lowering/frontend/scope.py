@@ -30,7 +30,7 @@ BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
                  "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint", "any",
-                 "all", "str", "sorted")
+                 "all", "str", "sorted", "slice")
 }  # fmt: skip
 
 

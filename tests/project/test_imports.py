@@ -66,7 +66,7 @@ LAYERS = (
         "MLIR: Python and imported programs to fused linalg, and on to LLVM",
         shared="errors dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.mlir",
         packages={
-            "lowering.frontend.language": "dialect.ops dialect.promotion",
+            "lowering.frontend.language": "dialect.ops dialect.promotion dialect.spellings.torch_api",
             "lowering.dependence": "",
             "lowering.frontend.syntax": "",
             "lowering.frontend.tile_language": "lowering.frontend.language",

@@ -14,7 +14,9 @@ Read in this order:
 - `ufunc_methods.py`: `reduce`, `accumulate`, `reduceat`, `outer`, `at` of ufuncs.
 - `random_distributions.py`: gamma, Poisson, binomial and other numbers.
 - `array_functions.py`: writes at positions, insertion, bits, histograms, polynomials.
-- `library_functions.py`: other functions of NumPy that need a loop, and the table of all inlined functions.
+- `torch_functions.py`: torch's composed arithmetic, distances, scatters. `torch_losses.py`: its losses and
+  normalisations. `torch_images.py`: its windows, pixel shuffles and interpolation.
+- `library_functions.py`: other functions that need a loop, and the table of all inlined functions.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.

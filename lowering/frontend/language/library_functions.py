@@ -1,4 +1,4 @@
-"""Functions of NumPy in the kernel language, which the frontend inlines where they are called.
+"""Functions of NumPy and torch in the kernel language, which the frontend inlines where they are called.
 
 Python never runs them. They are those that need a loop: Euclid's algorithm, the additional results of `numpy.unique`,
 and those of the files named in `_FILES`.
@@ -33,6 +33,9 @@ from mlirtri.lowering.frontend.language import (
     random_distributions,
     random_generator,
     random_numbers,
+    torch_functions,
+    torch_images,
+    torch_losses,
     ufunc_methods,
 )
 from mlirtri.lowering.frontend.language.builder import Language
@@ -110,13 +113,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **linear_algebra.FUNCTIONS,
     **matrix_factors.FUNCTIONS,
     **random_generator.FUNCTIONS,
+    **torch_functions.FUNCTIONS,
+    **torch_images.FUNCTIONS,
+    **torch_losses.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
-_FILES = (array_functions, linear_algebra, matrix_factors, ufunc_methods, *_OF_RANDOM)
+_OF_TORCH = (torch_functions, torch_images, torch_losses)
+_FILES = (array_functions, linear_algebra, matrix_factors, ufunc_methods, *_OF_RANDOM, *_OF_TORCH)
+_OF_TENSORS = torch_functions.METHODS | torch_images.METHODS
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))
-COMPILE_TIME = (*array_functions.COMPILE_TIME, *random_generator.COMPILE_TIME, *random_numbers.COMPILE_TIME)
+COMPILE_TIME = tuple(function for file in _FILES for function in getattr(file, "COMPILE_TIME", ()))
 """What Python runs while a kernel compiles, called by functions of these files."""
 
 
@@ -176,8 +184,11 @@ class BoundFunction:
 _OF_GENERATORS = random_numbers.METHODS | random_distributions.METHODS
 
 
-def method(owner: Any, name: str) -> Any:
-    """Return the method of an array, a ufunc or a random generator that is in the tables; None for any other."""
+def method(owner: Any, name: str, semantics: str) -> Any:
+    """Return the method of an array, a ufunc or a random generator that is in the tables; None for any other.
+
+    Arrays have the methods of the library whose semantics the kernel has.
+    """
     if random_generator.is_generator(owner):
         if name not in _OF_GENERATORS:
             has = (
@@ -186,7 +197,8 @@ def method(owner: Any, name: str) -> Any:
             raise UnknownNameError(f"{name!r} {has}", help=f"there are {', '.join(sorted(_OF_GENERATORS))}")
         return BoundFunction(_OF_GENERATORS[name], owner)
     if isinstance(owner, TriValue):
-        return BoundFunction(array_functions.METHODS[name], owner) if name in array_functions.METHODS else None
+        methods = array_functions.METHODS if semantics == "numpy" else _OF_TENSORS
+        return BoundFunction(methods[name], owner) if name in methods else None
     is_known = isinstance(owner, np.ufunc) and f"numpy.{owner.__name__}.{name}" in FUNCTIONS
     return getattr(owner, name) if is_known else None
 
@@ -218,7 +230,7 @@ def _has_operation(name: str, arguments: list[Any], keywords: dict[str, Any]) ->
     if name.startswith("math."):
         # Python computes it where the numbers are known.
         return not any(isinstance(value, TriValue) for value in [*arguments, *keywords.values()])
-    if name == "numpy.unique":
+    if name in ("numpy.unique", "torch.median"):
         return len(arguments) + len(keywords) == 1
     if name not in ("numpy.add.at", "numpy.subtract.at") or len(arguments) < 2:
         return False

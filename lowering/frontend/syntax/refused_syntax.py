@@ -50,7 +50,6 @@ INSTEAD_OF_BUILTINS: dict[str, str] = {
     "filter": "write x[mask]",
     "iter": "write a `for` loop",
     "next": "write a `for` loop",
-    "slice": "write x[start:stop]",
     "type": "compare x.dtype or x.ndim",
     "dict": "use a tuple, or arguments",
     "set": "use a tuple",

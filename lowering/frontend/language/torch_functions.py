@@ -1,0 +1,332 @@
+"""Functions of torch on tensors in the kernel language: composed arithmetic, distances, scatters.
+
+Python never runs them. Each is the documented meaning of torch's function of that name. They are written with NumPy's
+spellings, which have torch's dtypes in a kernel with torch's semantics, so that torch need not be loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
+from mlirtri.lowering.frontend.language.linear_algebra import refuse
+from mlirtri.lowering.frontend.language.random_generator import require_value
+
+# --- arithmetic ------------------------------------------------------------------------------------------------------
+
+
+def addcmul(input, tensor1, tensor2, *, value=1):
+    return input + value * tensor1 * tensor2
+
+
+def addcdiv(input, tensor1, tensor2, *, value=1):
+    return input + value * (tensor1 / tensor2)
+
+
+def lerp(input, end, weight):
+    # The form that is exact at both ends.
+    return np.where(np.abs(weight) < 0.5, input + weight * (end - input), end - (end - input) * (1 - weight))
+
+
+def rsub(input, other, *, alpha=1):
+    return other - alpha * input
+
+
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    return beta * input + alpha * np.matmul(mat, vec)
+
+
+def addr(input, vec1, vec2, *, beta=1, alpha=1):
+    return beta * input + alpha * np.outer(vec1, vec2)
+
+
+def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
+    return beta * input + alpha * np.sum(np.matmul(batch1, batch2), axis=0)
+
+
+def logit(input, eps=None):
+    x = input if eps is None else np.clip(input, eps, 1 - eps)
+    return np.log(x / (1 - x))
+
+
+def xlogy(input, other):
+    return np.where(np.isnan(other), other, np.where(input == 0, 0, input * np.log(other)))
+
+
+def hardshrink(input, lambd=0.5):
+    return np.where((input >= -lambd) & (input <= lambd), 0, input)
+
+
+def softshrink(input, lambd=0.5):
+    return np.where(input > lambd, input - lambd, np.where(input < -lambd, input + lambd, input * 0))
+
+
+def threshold(input, threshold, value, inplace=False):
+    return np.where(input > threshold, input, value)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    return np.maximum(input, 0) + np.minimum(alpha * np.expm1(np.minimum(input, 0) / alpha), 0)
+
+
+def selu(input, inplace=False):
+    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+    return scale * np.where(input > 0, input, alpha * np.expm1(np.minimum(input, 0)))
+
+
+def prelu(input, weight):
+    slope = (
+        weight if input.ndim < 2 or weight.reshape(-1).shape[0] == 1 else weight.reshape([-1] + [1] * (input.ndim - 2))
+    )
+    return np.where(input > 0, input, slope * input)
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    return np.clip(input, min_val, max_val)
+
+
+def hardsigmoid(input, inplace=False):
+    return np.clip(input + 3, 0, 6) / 6
+
+
+def hardswish(input, inplace=False):
+    return input * np.clip(input + 3, 0, 6) / 6
+
+
+def mish(input, inplace=False):
+    # tanh(log(1 + e)) of e = exp(x), without overflow.
+    e = np.exp(-np.abs(input))
+    ratio = np.where(input > 0, (1 + 2 * e) / (1 + 2 * e + 2 * e * e), (e * e + 2 * e) / (e * e + 2 * e + 2))
+    return input * ratio
+
+
+def softsign(input):
+    return input / (1 + np.abs(input))
+
+
+def tanhshrink(input):
+    return input - np.tanh(input)
+
+
+def glu(input, dim=-1):
+    half = input.shape[dim] // 2
+    if input.shape[dim] % 2:
+        refuse("it halves an axis of an even size")
+    moved = np.moveaxis(input, dim, -1)
+    return np.moveaxis(moved[..., :half] / (1 + np.exp(-moved[..., half:])), -1, dim)
+
+
+# --- distances -------------------------------------------------------------------------------------------------------
+
+
+def _norm_of(x, p, axis, keepdims=False):
+    x = np.abs(x)
+    if p == 2:
+        return np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims))
+    if p == 1:
+        return np.sum(x, axis=axis, keepdims=keepdims)
+    if p == 0:
+        return np.sum(np.where(x == 0, x * 0, x * 0 + 1), axis=axis, keepdims=keepdims)
+    if p == float("inf"):
+        return np.max(x, axis=axis, keepdims=keepdims)
+    return np.sum(x**p, axis=axis, keepdims=keepdims) ** (1.0 / p)
+
+
+def cdist(x1, x2, p=2.0, compute_mode=None):
+    return _norm_of(x1[..., :, None, :] - x2[..., None, :, :], p, -1)
+
+
+def dist(input, other, p=2.0):
+    return _norm_of((input - other).reshape(-1), p, 0)
+
+
+def pdist(input, p=2.0):
+    distances = cdist(input, input, p)
+    rows, columns = np.triu_indices(input.shape[0], 1)
+    return distances[rows, columns]
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    return _norm_of(x1 - x2 + eps, p, -1, keepdim)
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    scales = np.maximum(_norm_of(x1, 2, dim), eps) * np.maximum(_norm_of(x2, 2, dim), eps)
+    return np.sum(x1 * x2, axis=dim) / scales
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12):
+    return input / np.maximum(_norm_of(input, p, dim, True), eps)
+
+
+# --- positions -------------------------------------------------------------------------------------------------------
+
+
+def _latest(x, best, dim):
+    shape = [-1 if axis == dim % x.ndim else 1 for axis in range(x.ndim)]
+    number = np.arange(x.shape[dim]).reshape(shape)
+    is_new = (x == best) | np.isnan(x) if x.dtype.is_float else x == best
+    return np.maximum.accumulate(np.where(is_new, number, 0), axis=dim)
+
+
+def cummax(input, dim):
+    best = np.maximum.accumulate(input, axis=dim)
+    return ValuesAndIndices(best, _latest(input, best, dim))
+
+
+def cummin(input, dim):
+    best = np.minimum.accumulate(input, axis=dim)
+    return ValuesAndIndices(best, _latest(input, best, dim))
+
+
+def kthvalue(input, k, dim=-1, keepdim=False):
+    if k < 1 or k > input.shape[dim]:
+        refuse(f"there is no value number {k} of {input.shape[dim]}")
+    order = np.argsort(input, axis=dim, kind="stable")
+    indices = np.take(order, [k - 1], axis=dim)
+    values = np.take_along_axis(input, indices, axis=dim)
+    if keepdim:
+        return ValuesAndIndices(values, indices)
+    return ValuesAndIndices(np.squeeze(values, axis=dim), np.squeeze(indices, axis=dim))
+
+
+def one_hot(tensor, num_classes=-1):
+    if num_classes < 0:
+        refuse("the number of classes is num_classes=, which has to be known while compiling")
+    require_value(np.all((tensor >= 0) & (tensor < num_classes)), "a class of one_hot is not among num_classes")
+    return (tensor[..., None] == np.arange(num_classes)).astype(np.int64)
+
+
+def masked_select(input, mask):
+    x, chosen = np.broadcast_arrays(input, mask)
+    return x[chosen]
+
+
+def take_along_dim(input, indices, dim=None):
+    if dim is None:
+        return np.take(input.reshape(-1), indices.reshape(-1))
+    return np.take_along_axis(input, indices, axis=dim)
+
+
+def index_fill(input, dim, index, value):
+    result = np.moveaxis(input.copy(), dim, 0)
+    result[index] = value
+    return np.moveaxis(result, 0, dim)
+
+
+def select_scatter(input, src, dim, index):
+    result = np.moveaxis(input.copy(), dim, 0)
+    result[index] = src
+    return np.moveaxis(result, 0, dim)
+
+
+def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
+    result = np.moveaxis(input.copy(), dim, 0)
+    result[start:end:step] = np.moveaxis(src, dim, 0)
+    return np.moveaxis(result, 0, dim)
+
+
+def _count(x):
+    return x.reshape(-1).shape[0]
+
+
+def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
+    if reduce not in ("sum", "mean", "prod", "amax", "amin"):
+        refuse("reduce= is 'sum', 'prod', 'mean', 'amax' or 'amin'")
+    axis, rank = dim % input.ndim, input.ndim
+    numbers = np.arange(_count(input)).reshape(input.shape)
+    parts = [
+        index if k == axis else np.arange(index.shape[k]).reshape([-1 if m == k else 1 for m in range(rank)])
+        for k in range(rank)
+    ]
+    positions = numbers[tuple(parts)].reshape(-1)
+    values = src[tuple([slice(0, extent) for extent in index.shape])].reshape(-1)
+    flat = input.reshape(-1).copy()
+    if not include_self:
+        # Largest and smallest elements may count twice.
+        flat[positions] = values if reduce in ("amax", "amin") else 1 if reduce == "prod" else 0
+    if reduce == "prod":
+        np.multiply.at(flat, positions, values)
+    elif reduce == "amax":
+        np.maximum.at(flat, positions, values)
+    elif reduce == "amin":
+        np.minimum.at(flat, positions, values)
+    else:
+        np.add.at(flat, positions, values)
+    if reduce == "mean":
+        counts = np.zeros(_count(input), np.int64)
+        np.add.at(counts, positions, 1)
+        divisor = np.maximum(counts + 1 if include_self else counts, 1).astype(input.dtype)
+        flat = flat // divisor if input.dtype.is_integer else flat / divisor
+    return flat.reshape(input.shape)
+
+
+def nonzero(input, *, as_tuple=False):
+    return np.nonzero(input) if as_tuple else np.argwhere(input)
+
+
+def argwhere(input):
+    return np.argwhere(input)
+
+
+def median(input, dim=None, keepdim=False):
+    if dim is None:
+        return median(input.reshape(-1), 0).values
+    count = input.shape[dim]
+    if input.dtype.is_float:
+        missing = np.cumsum(np.isnan(input), axis=dim)
+        first = np.argmax((missing > 0).astype(np.int64), axis=dim)
+        is_missing = np.any(np.isnan(input), axis=dim)
+        values, indices = kthvalue(input, (count - 1) // 2 + 1, dim)
+        indices = np.where(is_missing, first, indices)
+        values = np.where(is_missing, float("nan"), values)
+    else:
+        values, indices = kthvalue(input, (count - 1) // 2 + 1, dim)
+    if keepdim:
+        return ValuesAndIndices(np.expand_dims(values, dim), np.expand_dims(indices, dim))
+    return ValuesAndIndices(values, indices)
+
+
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    if dim is not None or return_inverse or return_counts:
+        refuse("it gives the values of a whole tensor alone")
+    flat = input.reshape(-1)
+    is_new = np.ones(flat.shape[0], np.bool_)
+    is_new[1:] = flat[1:] != flat[:-1]
+    return flat[is_new]
+
+
+def trapezoid(y, x=None, *, dx=1.0, dim=-1):
+    moved = np.moveaxis(y, dim, -1)
+    means = (moved[..., 1:] + moved[..., :-1]) / 2
+    if x is None:
+        return np.sum(means * dx, axis=-1)
+    return np.sum(means * np.diff(x, axis=-1), axis=-1)
+
+
+_NAMED: tuple[Callable[..., Any], ...] = (
+    addcmul, addcdiv, lerp, rsub, addmv, addr, addbmm, logit, xlogy, hardshrink, threshold, celu, selu, prelu, cdist,
+    dist, pdist, pairwise_distance, cosine_similarity, cummax, cummin, kthvalue, masked_select, take_along_dim,
+    index_fill, select_scatter, slice_scatter, scatter_reduce, unique_consecutive, trapezoid, nonzero,
+    argwhere, median,
+)  # fmt: skip
+_OF_NETWORKS: tuple[Callable[..., Any], ...] = (
+    hardshrink, softshrink, threshold, celu, selu, prelu, hardtanh, hardsigmoid, hardswish, mish, softsign, tanhshrink,
+    glu, pdist, pairwise_distance, cosine_similarity, normalize, one_hot,
+)  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"torch.{function.__name__}": function for function in _NAMED},
+    **{f"torch.nn.functional.{function.__name__}": function for function in _OF_NETWORKS},
+    "torch.trapz": trapezoid,
+}
+"""Inlined functions of torch by qualified name."""
+_METHODS: tuple[Callable[..., Any], ...] = (
+    addcmul, addcdiv, lerp, addmv, addr, addbmm, logit, xlogy, hardshrink, prelu, dist, cummax, cummin, kthvalue,
+    masked_select, take_along_dim, index_fill, select_scatter, slice_scatter, scatter_reduce, unique_consecutive,
+    nonzero, argwhere, median,
+)  # fmt: skip
+METHODS: dict[str, Callable[..., Any]] = {function.__name__: function for function in _METHODS}
+"""Inlined methods of tensors by name; each takes the tensor first."""

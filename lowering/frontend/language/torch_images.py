@@ -1,0 +1,174 @@
+"""Windows and images of torch in the kernel language: unfolding, pixel shuffles, interpolation.
+
+Python never runs them, but those of `COMPILE_TIME`. Like `torch_functions.py` they are written with NumPy's spellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlirtri.lowering.frontend.language.linear_algebra import refuse
+
+_KINDS = {
+    "nearest": "nearest", "nearest-exact": "nearest-exact", "linear": "linear", "bilinear": "linear",
+    "trilinear": "linear", "bicubic": "cubic",
+}  # fmt: skip
+
+
+def _resampled_axis(size: int, out: int, scale: float | None, mode: str, align_corners: bool) -> list[Any]:
+    """Return the same as arrays; the coordinates are those of `torch.nn.functional.interpolate`."""
+    target = np.arange(out)
+    ratio = np.float32(size / out if scale is None else 1 / scale)
+    if mode == "nearest":
+        return [(np.minimum(np.floor(target * ratio), size - 1).astype(np.int64), None)]
+    if mode == "nearest-exact":
+        return [(np.minimum(np.floor((target + np.float32(0.5)) * ratio), size - 1).astype(np.int64), None)]
+    if align_corners:
+        source = target * ((size - 1) / (out - 1) if out > 1 else 0.0)
+    else:
+        source = (target + 0.5) * float(ratio) - 0.5
+    if mode == "cubic":
+        low = np.floor(source)
+        offsets = [-1, 0, 1, 2]
+        return [
+            (np.clip(low + offset, 0, size - 1).astype(np.int64), _cubic(np.abs(source - low - offset)))
+            for offset in offsets
+        ]
+    source = np.maximum(source, 0.0)
+    low = np.minimum(np.floor(source), size - 1)
+    weight = source - low
+    return [(low.astype(np.int64), 1 - weight), (np.minimum(low + 1, size - 1).astype(np.int64), weight)]
+
+
+def resampled_axis(size: int, out: int, scale: float | None, mode: str, align_corners: bool) -> list[Any]:
+    """Return what each of `out` elements of an axis reads: lists of indices and of their weights, None for 1.
+
+    `scale` is the ratio that the caller gave; without one it is the ratio of the sizes.
+    """
+    parts = _resampled_axis(size, out, scale, mode, align_corners)
+    return [(indices.tolist(), None if weights is None else weights.tolist()) for indices, weights in parts]
+
+
+def _cubic(distance: np.ndarray) -> np.ndarray:
+    """Return the weights of cubic convolution with a = -0.75: R. Keys, IEEE Trans. ASSP 29 (1981)."""
+    a = -0.75
+    near = (a + 2) * distance**3 - (a + 3) * distance**2 + 1
+    far = a * distance**3 - 5 * a * distance**2 + 8 * a * distance - 4 * a
+    return np.where(distance <= 1, near, far)
+
+
+def interpolation(mode: str, sizes: Sequence[int], size: Any, scale_factor: Any) -> tuple[str | None, Any]:
+    """Return the kind of an interpolation, and of each spatial axis the size afterwards and the ratio that was given.
+
+    The kind is None for what is not supported.
+    """
+    kind = _KINDS.get(mode)
+    given = scale_factor if size is None else size
+    values = list(given) if isinstance(given, (tuple, list)) else [given] * len(sizes)
+    is_known = all(isinstance(extent, int) for extent in sizes) and len(values) == len(sizes)
+    if kind is None or not is_known or (size is None) == (scale_factor is None):
+        return None, ()
+    if size is not None:
+        return kind, [(int(value), None) for value in values]
+    return kind, [(int(np.floor(extent * value)), float(value)) for extent, value in zip(sizes, values, strict=True)]
+
+
+COMPILE_TIME = (resampled_axis, interpolation)
+"""What Python runs while a kernel compiles."""
+
+
+def unfold_axis(input, dimension, size, step):
+    windows = np.lib.stride_tricks.sliding_window_view(np.moveaxis(input, dimension, 0), size, axis=0)
+    return np.moveaxis(windows[::step], 0, dimension if dimension >= 0 else input.ndim + dimension)
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    kernel, dilated, pad, step = _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
+    if input.ndim == 3:
+        return unfold(input[None], kernel_size, dilation, padding, stride)[0]
+    x = np.pad(input, ((0, 0), (0, 0), (pad[0], pad[0]), (pad[1], pad[1])))
+    rows = (x.shape[2] - dilated[0] * (kernel[0] - 1) - 1) // step[0] + 1
+    columns = (x.shape[3] - dilated[1] * (kernel[1] - 1) - 1) // step[1] + 1
+    parts = [
+        x[
+            :,
+            :,
+            i * dilated[0] : i * dilated[0] + (rows - 1) * step[0] + 1 : step[0],
+            j * dilated[1] : j * dilated[1] + (columns - 1) * step[1] + 1 : step[1],
+        ]
+        for i in range(kernel[0])
+        for j in range(kernel[1])
+    ]
+    return np.stack(parts, axis=2).reshape([x.shape[0], x.shape[1] * kernel[0] * kernel[1], rows * columns])
+
+
+def _pair(value):
+    return value if isinstance(value, (tuple, list)) else (value, value)
+
+
+def pixel_shuffle(input, upscale_factor):
+    r, lead, sizes = upscale_factor, input.shape[:-3], input.shape[-3:]
+    count = input.ndim - 3
+    split = input.reshape([*lead, sizes[0] // (r * r), r, r, sizes[1], sizes[2]])
+    order = [*range(count), count, count + 3, count + 1, count + 4, count + 2]
+    return np.transpose(split, order).reshape([*lead, sizes[0] // (r * r), sizes[1] * r, sizes[2] * r])
+
+
+def pixel_unshuffle(input, downscale_factor):
+    r, lead, sizes = downscale_factor, input.shape[:-3], input.shape[-3:]
+    count = input.ndim - 3
+    split = input.reshape([*lead, sizes[0], sizes[1] // r, r, sizes[2] // r, r])
+    order = [*range(count), count, count + 2, count + 4, count + 1, count + 3]
+    return np.transpose(split, order).reshape([*lead, sizes[0] * r * r, sizes[1] // r, sizes[2] // r])
+
+
+def channel_shuffle(input, groups):
+    split = input.reshape([input.shape[0], groups, input.shape[1] // groups, *input.shape[2:]])
+    return np.swapaxes(split, 1, 2).reshape(input.shape)
+
+
+def interpolate(
+    input,
+    size=None,
+    scale_factor=None,
+    mode="nearest",
+    align_corners=None,
+    recompute_scale_factor=None,
+    antialias=False,
+):
+    if antialias or recompute_scale_factor:
+        refuse("antialias= and recompute_scale_factor= are for mlirtri.from_torch")
+    kind, axes = interpolation(mode, input.shape[2:], size, scale_factor)
+    if kind is None:
+        refuse("it takes size= or scale_factor= for axes of known sizes, in the modes 'nearest', 'nearest-exact', "
+               "'linear', 'bilinear', 'trilinear' and 'bicubic'")  # fmt: skip
+    if kind not in ("nearest", "nearest-exact") and not input.dtype.is_float:
+        refuse("it interpolates between floats")
+    result = input
+    for axis in range(2, input.ndim):
+        out, ratio = axes[axis - 2]
+        parts = [
+            np.take(result, np.array(positions), axis=axis) * _along(weights, axis, input)
+            for positions, weights in resampled_axis(input.shape[axis], out, ratio, kind, align_corners)
+        ]
+        result = sum(parts[1:], parts[0])
+    return result
+
+
+def _along(weights, axis, input):
+    if weights is None:
+        return 1
+    return np.array(weights).astype(input.dtype).reshape([-1 if k == axis else 1 for k in range(input.ndim)])
+
+
+_NAMED: tuple[Callable[..., Any], ...] = (pixel_shuffle, pixel_unshuffle, channel_shuffle)
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"torch.{function.__name__}": function for function in _NAMED},
+    **{f"torch.nn.functional.{function.__name__}": function for function in (*_NAMED, unfold, interpolate)},
+}
+"""Inlined functions of torch by qualified name."""
+METHODS: dict[str, Callable[..., Any]] = {"unfold": unfold_axis}
+"""Inlined methods of tensors by name; each takes the tensor first."""

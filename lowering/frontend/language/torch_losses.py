@@ -1,0 +1,260 @@
+"""Losses and normalisations of `torch.nn.functional` in the kernel language, as the documentation defines them.
+
+Python never runs them. Like `torch_functions.py` they are written with NumPy's spellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlirtri.lowering.frontend.language.linear_algebra import refuse
+from mlirtri.lowering.frontend.language.torch_functions import cosine_similarity, pairwise_distance
+
+
+def _reduced(loss, reduction):
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction != "none":
+        refuse("reduction= is 'none', 'mean' or 'sum'")
+    return loss
+
+
+def _refuse_old(size_average, reduce):
+    if size_average is not None or reduce is not None:
+        refuse("size_average= and reduce= are deprecated: give reduction=")
+
+
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    _refuse_old(size_average, reduce)
+    return _weighted((input - target) ** 2, weight, reduction)
+
+
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    _refuse_old(size_average, reduce)
+    return _weighted(np.abs(input - target), weight, reduction)
+
+
+def _weighted(loss, weight, reduction):
+    if weight is None:
+        return _reduced(loss, reduction)
+    if reduction == "mean":
+        return np.sum(loss * weight) / np.sum(weight)
+    return _reduced(loss * weight, reduction)
+
+
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    _refuse_old(size_average, reduce)
+    distance = np.abs(input - target)
+    if beta == 0:
+        return _reduced(distance, reduction)
+    return _reduced(np.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction)
+
+
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    distance = np.abs(input - target)
+    loss = np.where(distance <= delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta))
+    return _weighted(loss, weight, reduction)
+
+
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    _refuse_old(size_average, reduce)
+    # Logarithms end at -100, as torch says.
+    loss = -(target * np.maximum(np.log(input), -100) + (1 - target) * np.maximum(np.log1p(-input), -100))
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    _refuse_old(size_average, reduce)
+    log_sigmoid = np.minimum(input, 0) - np.log1p(np.exp(-np.abs(input)))
+    scale = 1 if pos_weight is None else (pos_weight - 1) * target + 1
+    loss = (1 - target) * input - scale * log_sigmoid
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    _refuse_old(size_average, reduce)
+    if log_target:
+        loss = np.exp(target) * (target - input)
+    else:
+        loss = np.where(target == 0, 0, target * np.log(np.where(target == 0, 1, target))) - target * input
+    if reduction == "batchmean":
+        return loss.sum() / input.shape[0]
+    return _reduced(loss, reduction)
+
+
+def poisson_nll_loss(
+    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+):
+    _refuse_old(size_average, reduce)
+    loss = np.exp(input) - target * input if log_input else input - target * np.log(input + eps)
+    if full:
+        safe = np.where(target > 1, target, 1)
+        stirling = safe * np.log(safe) - safe + 0.5 * np.log(2 * np.pi * safe)
+        loss = loss + np.where(target > 1, stirling, 0)
+    return _reduced(loss, reduction)
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    clamped = np.maximum(var, eps)
+    loss = 0.5 * (np.log(clamped) + (input - target) ** 2 / clamped)
+    return _reduced(loss + 0.5 * np.log(2 * np.pi) if full else loss, reduction)
+
+
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    _refuse_old(size_average, reduce)
+    return _reduced(np.log1p(np.exp(-target * input)), reduction)
+
+
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    _refuse_old(size_average, reduce)
+    far = np.where(target == 1, 0, np.maximum(margin - input, 0))
+    return _reduced(far + np.where(target == -1, 0, input), reduction)
+
+
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    _refuse_old(size_average, reduce)
+    return _reduced(np.maximum(-target * (input1 - input2) + margin, 0), reduction)
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
+    _refuse_old(size_average, reduce)
+    similarity = cosine_similarity(input1, input2, input1.ndim - 1, 1e-12)
+    loss = np.where(target == 1, 1 - similarity, np.where(target == -1, np.maximum(similarity - margin, 0), 0))
+    return _reduced(loss, reduction)
+
+
+def triplet_margin_loss(
+    anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
+):
+    _refuse_old(size_average, reduce)
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = np.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return _reduced(np.maximum(near - far + margin, 0), reduction)
+
+
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    _refuse_old(size_average, reduce)
+    axis = 0 if input.ndim == 1 else 1
+    is_used = target != ignore_index
+    classes = np.where(is_used, target, 0)
+    chosen = np.squeeze(np.take_along_axis(input, np.expand_dims(classes, axis), axis=axis), axis=axis)
+    scale = is_used.astype(input.dtype) if weight is None else np.where(is_used, weight[classes], 0)
+    loss = np.where(is_used, -chosen * scale, 0)
+    return loss.sum() / scale.sum() if reduction == "mean" else _reduced(loss, reduction)
+
+
+def cross_entropy(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    _refuse_old(size_average, reduce)
+    axis = 0 if input.ndim == 1 else 1
+    shifted = input - np.max(input, axis=axis, keepdims=True)
+    logarithms = shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+    count = input.shape[axis]
+    by_class = [-1 if k == axis else 1 for k in range(input.ndim)]
+    weighted = logarithms if weight is None else logarithms * weight.reshape(by_class)
+    if target.dtype.is_float:
+        smooth = target * (1 - label_smoothing) + label_smoothing / count
+        loss = -np.sum(smooth * weighted, axis=axis)
+        return loss.mean() if reduction == "mean" else _reduced(loss, reduction)
+    if label_smoothing == 0:
+        return nll_loss(logarithms, target, weight, None, ignore_index, None, reduction)
+    is_used = target != ignore_index
+    scale = (
+        is_used.astype(input.dtype) if weight is None else np.where(is_used, weight[np.where(is_used, target, 0)], 0)
+    )
+    exact = nll_loss(logarithms, target, weight, None, ignore_index, None, "none")
+    spread = np.where(is_used, -np.sum(weighted, axis=axis), 0)
+    loss = (1 - label_smoothing) * exact + label_smoothing / count * spread
+    return loss.sum() / scale.sum() if reduction == "mean" else _reduced(loss, reduction)
+
+
+def _of_channels(values, rank):
+    return values.reshape([1, -1] + [1] * (rank - 2))
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    axes = tuple([axis for axis in range(input.ndim) if axis != 1])
+    if training:
+        if running_mean is not None or running_var is not None:
+            refuse("running statistics are not updated: pass None for them, or training=False")
+        mean, variance = np.mean(input, axis=axes), np.var(input, axis=axes)
+    else:
+        mean, variance = running_mean, running_var
+    result = (input - _of_channels(mean, input.ndim)) / np.sqrt(_of_channels(variance, input.ndim) + eps)
+    return _affine(result, weight, bias)
+
+
+def _affine(x, weight, bias):
+    scaled = x if weight is None else x * _of_channels(weight, x.ndim)
+    return scaled if bias is None else scaled + _of_channels(bias, x.ndim)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    if input.shape[1] % num_groups:
+        refuse("the number of channels is a multiple of the number of groups")
+    groups = input.reshape([input.shape[0], num_groups, -1])
+    mean, variance = np.mean(groups, axis=2, keepdims=True), np.var(groups, axis=2, keepdims=True)
+    return _affine(((groups - mean) / np.sqrt(variance + eps)).reshape(input.shape), weight, bias)
+
+
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if running_mean is not None or running_var is not None:
+        refuse("running statistics are not updated: pass None for them")
+    return group_norm(input, input.shape[1], weight, bias, eps)
+
+
+def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
+    before = size // 2
+    pads = [(0, 0), (before, size - 1 - before)] + [(0, 0)] * (input.ndim - 2)
+    squares = np.pad(input * input, pads)
+    count = input.shape[1]
+    total = squares[:, 0:count]
+    for offset in range(1, size):
+        total = total + squares[:, offset : offset + count]
+    return input / (k + alpha * total / size) ** beta
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if max_norm is not None:
+        refuse("max_norm= writes into the weight")
+    return weight[input]
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    if training and p != 0:
+        refuse("it draws random numbers: pass training=False, or give the mask as an argument")
+    return input
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    return refuse("it draws random numbers: pass them as an argument")
+
+
+_NAMED: tuple[Callable[..., Any], ...] = (
+    mse_loss, l1_loss, smooth_l1_loss, huber_loss, binary_cross_entropy, binary_cross_entropy_with_logits, kl_div,
+    poisson_nll_loss, gaussian_nll_loss, soft_margin_loss, hinge_embedding_loss, margin_ranking_loss,
+    cosine_embedding_loss, triplet_margin_loss, nll_loss, cross_entropy, batch_norm, group_norm, instance_norm,
+    local_response_norm, embedding, dropout, gumbel_softmax,
+)  # fmt: skip
+FUNCTIONS: dict[str, Callable[..., Any]] = {f"torch.nn.functional.{function.__name__}": function for function in _NAMED}
+"""Inlined functions of torch by qualified name."""

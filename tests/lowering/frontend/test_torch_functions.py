@@ -1,0 +1,224 @@
+"""Functions of torch that the frontend inlines: losses, distances, activations, scatters, windows, against eager."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import mlirtri as mt
+from mlirtri.errors import KernelError
+
+
+def leaves(result):
+    return [result] if isinstance(result, torch.Tensor) else [leaf for part in result for leaf in leaves(part)]
+
+
+def check(function, *arguments, pipeline="mlir"):
+    results = leaves(mt.jit(function, pipeline=pipeline)(*arguments))
+    expected = leaves(function(*arguments))
+    for number, (result, eager) in enumerate(zip(results, expected, strict=True)):
+        assert result.dtype == eager.dtype, number
+        torch.testing.assert_close(result, eager, equal_nan=True, msg=lambda text, number=number: f"{number}: {text}")
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+X, Y, Z = drawn(4, 6), drawn(4, 6, seed=1), drawn(4, 6, seed=2)
+CLASSES = torch.tensor([0, 5, 2, -100])
+SIGNS = torch.tensor([1.0, -1.0, 1.0, -1.0])
+
+
+def losses(x, y, z):
+    chance = torch.sigmoid(y)
+    return (
+        F.mse_loss(x, y),
+        F.l1_loss(x, y, reduction="sum"),
+        F.smooth_l1_loss(x, y, beta=0.5),
+        F.huber_loss(x, y, delta=0.7),
+        F.binary_cross_entropy(torch.sigmoid(x), chance),
+        F.binary_cross_entropy_with_logits(x, chance, pos_weight=z[0] ** 2),
+        F.kl_div(x, chance, reduction="batchmean"),
+        F.kl_div(x, y, log_target=True),
+        F.poisson_nll_loss(x, chance * 5, full=True),
+        F.gaussian_nll_loss(x, y, z * z, full=True),
+        F.soft_margin_loss(x, torch.sign(y)),
+        F.hinge_embedding_loss(x, torch.sign(y)),
+        F.margin_ranking_loss(x, y, torch.sign(z), margin=0.1),
+        F.triplet_margin_loss(x, y, z, swap=True, reduction="none"),
+    )
+
+
+def test_losses():
+    check(losses, X, Y, Z)
+
+
+def classes(x, target, weight, signs):
+    return (
+        F.cross_entropy(x, target),
+        F.cross_entropy(x, target, weight, label_smoothing=0.1),
+        F.cross_entropy(x, target, reduction="none"),
+        F.cross_entropy(x, torch.softmax(x * 2, 1), weight, label_smoothing=0.2),
+        F.cross_entropy(x[:2].reshape(1, 6, 2), target[None, 1:3]),
+        F.nll_loss(torch.log_softmax(x, 1), target, weight),
+        F.cosine_embedding_loss(x, x.flip(0), signs, margin=0.1),
+        F.one_hot(target[:3], 7),
+        F.embedding(target[:3], x.T),
+        F.dropout(x, 0.5, training=False),
+    )
+
+
+@pytest.mark.parametrize("pipeline", ["mlir", pytest.param("linalg", marks=pytest.mark.slow)])
+def test_losses_of_classes(pipeline):
+    check(classes, X, CLASSES, Y[0] ** 2, SIGNS, pipeline=pipeline)
+
+
+def test_a_class_that_is_none():
+    with pytest.raises(IndexError, match="out of bounds"):
+        mt.jit(lambda x, target: F.cross_entropy(x, target), pipeline="mlir")(X, CLASSES + 1)
+
+
+def activations(x, slope):
+    return (
+        F.hardshrink(x),
+        F.softshrink(x, 0.3),
+        F.threshold(x, 0.1, 20.0),
+        F.celu(x, 0.7),
+        F.selu(x),
+        F.prelu(x, slope),
+        F.hardtanh(x, -0.5, 0.4),
+        F.hardsigmoid(x),
+        F.hardswish(x * 3),
+        F.mish(x * 9),
+        F.softsign(x),
+        F.tanhshrink(x),
+        F.glu(x, 1),
+        torch.logit(torch.sigmoid(x)),
+        torch.xlogy(x, x * x),
+        torch.addcmul(x, x, x, value=0.5),
+        torch.addcdiv(x, x, x * x + 1),
+        torch.lerp(x, x * 2, 0.7),
+        x.lerp(x * x, torch.sigmoid(x)),
+        torch.rsub(x, 1, alpha=2),
+    )
+
+
+def test_activations_and_arithmetic():
+    check(activations, torch.cat([X, torch.tensor([[0.0, -0.0, 0.5, -0.5, 3.0, -3.0]])]), Y[0])
+
+
+def distances(x, y):
+    return (
+        torch.cdist(x, y),
+        torch.cdist(x, y[:3], p=1.0),
+        torch.cdist(x[None], y[None], p=float("inf")),
+        torch.dist(x, y, 3.0),
+        torch.pdist(x),
+        F.pairwise_distance(x, y, keepdim=True),
+        F.cosine_similarity(x, y),
+        F.normalize(x, dim=0),
+        torch.addmv(x[:, 0], x, y[0], beta=2.0),
+        torch.addr(x[:, :4], x[:, 0], y[:, 0], alpha=0.5),
+        torch.addbmm(x[:, :4], x[None], y.T[None]),
+        torch.trapz(x),
+        torch.trapezoid(x, y),
+    )
+
+
+def test_distances_and_products():
+    check(distances, X, Y)
+
+
+def selections(x, index):
+    return (
+        torch.cummax(x, 1),
+        x.cummin(0).indices,
+        x.masked_select(x > 0),
+        torch.take_along_dim(x, index, 1),
+        x.index_fill(1, index[0], 7.0),
+        torch.select_scatter(x, x[0], 0, 2),
+        torch.slice_scatter(x, x[:2] * 2, 0, 1, 3),
+        x.nonzero(),
+        torch.argwhere(x > 1),
+        torch.unique_consecutive(torch.sign(x)),
+    )
+
+
+def test_selections():
+    index = torch.tensor([[0, 2, 1], [5, 3, 1], [0, 0, 2], [4, 4, 4]])
+    nan = X.clone()
+    nan[0, 2] = nan[3, 0] = float("nan")
+    check(selections, torch.round(X * 2), index)
+    check(lambda x: (torch.cummax(x, 1), torch.cummin(x, 0), torch.median(x, 1)), nan)
+    check(lambda x: (torch.kthvalue(x, 2, dim=1), x.median(1), torch.median(x, 0, keepdim=True), x.median()), X)
+
+
+def scatters(x, index, source):
+    ways = [torch.scatter_reduce(x, 1, index, source, reduce, include_self=own)
+            for reduce in ("sum", "mean", "prod", "amax", "amin") for own in (True, False)]  # fmt: skip
+    return *ways, x[:, 0].scatter_reduce(0, index[0], source[0], "sum")
+
+
+def test_scatters():
+    index = torch.tensor([[0, 2, 0], [5, 3, 3], [1, 1, 1]])
+    check(scatters, X, index, Y[:3, :3])
+    with pytest.raises(IndexError, match="out of bounds"):
+        mt.jit(scatters, pipeline="mlir")(X, index + 2, Y[:3, :3])
+
+
+def images(x):
+    return (
+        F.interpolate(x, scale_factor=2),
+        F.interpolate(x, size=(3, 7), mode="nearest-exact"),
+        F.interpolate(x, size=(7, 5), mode="bilinear"),
+        F.interpolate(x, scale_factor=1.7, mode="bilinear", align_corners=True),
+        F.interpolate(x, scale_factor=(0.6, 2.0), mode="bicubic"),
+        F.interpolate(x[0], size=9, mode="linear"),
+        F.pixel_shuffle(x, 2),
+        F.pixel_unshuffle(x, 2),
+        F.channel_shuffle(x, 2),
+        F.unfold(x, (2, 3), 1, 1, 2),
+        x.unfold(3, 4, 2),
+        x.unfold(-2, 2, 1),
+    )
+
+
+def test_images():
+    check(images, drawn(2, 4, 4, 6))
+
+
+def normalisations(x, mean, variance):
+    return (
+        F.batch_norm(x, mean, variance, mean, variance),
+        F.batch_norm(x, None, None, training=True),
+        F.group_norm(x, 2, mean, variance),
+        F.instance_norm(x),
+        F.local_response_norm(x, 3),
+    )
+
+
+def test_normalisations():
+    check(normalisations, drawn(2, 4, 3, 5), drawn(4, seed=3), drawn(4, seed=4) ** 2 + 0.1)
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (lambda x: F.dropout(x), "draws random numbers"),
+    (lambda x: F.mse_loss(x, x, reduction="avg"), "reduction= is 'none', 'mean' or 'sum'"),
+    (lambda x: F.interpolate(x[None], scale_factor=2, mode="area"), "in the modes"),
+    (lambda x: F.one_hot(x.long()), "num_classes="),
+    (lambda x: F.batch_norm(x, x[0], x[0], training=True), "running statistics are not updated"),
+    (lambda x: F.mse_loss(x, x, True), "are deprecated"),
+])  # fmt: skip
+def test_what_is_refused(function, message):
+    with pytest.raises(KernelError, match=message):
+        mt.jit(function)(X)
+
+
+def test_slices_are_values():
+    def cut(x, n: mt.int64):
+        rows = slice(1, None, 2)
+        return x[rows], x[(slice(0, 2), slice(None, None, 3))], x[slice(n, n + 2)].sum()
+
+    check(lambda x: cut(x, 1), X)
