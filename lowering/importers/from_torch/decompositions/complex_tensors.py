@@ -39,6 +39,13 @@ def is_half(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype in (torch.float16, torch.bfloat16)
 
 
+def _is_half_beside_number(x: Any, y: Any) -> bool:
+    """Return whether eager takes y as float32 beside x: a float, or a float32 tensor of rank 0."""
+    if not is_half(x):
+        return False
+    return type(y) is float or (isinstance(y, Tensor) and y.dim() == 0 < x.dim() and y.dtype == torch.float32)
+
+
 def rsub_complex(x: Tensor, number: Any, alpha: Any = 1) -> Tensor:
     """Return ``number - alpha * x``."""
     x = x if alpha == 1 else x * alpha
@@ -59,7 +66,7 @@ def subtract(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
 
 def multiply(x: Any, y: Any) -> Tensor:
     """Return ``x * y``; eager takes a number beside float16 or bfloat16 as float32, torch-mlir rounds it."""
-    if type(y) is float and is_half(x):
+    if _is_half_beside_number(x, y):
         return (x.float() * y).to(x.dtype)
     return _by_parts(x, y, lambda a, b, c, d: (a * c - b * d, a * d + b * c))
 
@@ -68,7 +75,7 @@ def multiply(x: Any, y: Any) -> Tensor:
 def divide(x: Any, y: Any) -> Tensor:
     """Return ``x / y``, with the divisor scaled so that its square neither overflows nor underflows."""
     kind = torch.result_type(x, y)
-    if type(y) is float and is_half(x):
+    if _is_half_beside_number(x, y):
         return (x.float() / y).to(x.dtype)
     if not kind.is_complex:
         return NotImplemented

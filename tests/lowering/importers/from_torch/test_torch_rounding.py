@@ -116,3 +116,11 @@ def test_quotients_of_halves_are_rounded_before_they_are_made_whole(dtype):
 
     check(mt.from_torch(by_element, (x, y)).compile()(x, y), by_element(x, y), 0)
     check(mt.jit(pipeline="mlir")(quotients)(x, y), quotients(x, y), 0)
+
+
+def test_halves_beside_tensors_of_rank_0_are_rounded_once():
+    def products(x, number):
+        return x * number, x / number, number * x, x * 1.7, x[0] * 1.7
+
+    x, number = numbers(torch.bfloat16), torch.tensor(1.7)
+    check(mt.from_torch(products, (x, number)).compile()(x, number), products(x, number), 0)
