@@ -54,8 +54,7 @@ def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dic
         and storage.returns_itself(spelling.name, source, result, bound)
     ):
         return source
-    has_memory = source is not None and storage.has_memory(source)
-    if has_memory and storage.is_read_only_view(spelling.name, arguments, source, result):
+    if storage.has_memory(source) and storage.is_read_only_view(spelling.name, arguments, source, result):
         shared = storage.with_memory(storage.as_new_array(result))
         if storage.has_memory(shared):
             name = spelling.name.rpartition(".")[2]

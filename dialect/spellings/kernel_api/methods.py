@@ -126,8 +126,9 @@ register("Tensor.reshape", lambda b, input, *shape: b.reshape(input, helpers.siz
 
 @spelling("Tensor.view", ops=VIEW)
 def _(b, input, *shape):
-    if len(shape) == 1 and not isinstance(shape[0], int) and find_dtype(shape[0]) is not None:
-        return helpers.reinterpreted(b, input, find_dtype(shape[0]))
+    dtype = find_dtype(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else None
+    if dtype is not None:
+        return helpers.reinterpreted(b, input, dtype)
     return b.reshape(input, helpers.sizes(shape))
 
 

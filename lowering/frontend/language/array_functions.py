@@ -89,7 +89,7 @@ def insert(arr, obj, values, axis=None):
     rows = arr.reshape(-1) if axis is None else np.moveaxis(arr, axis, 0)
     size = rows.shape[0]
     at = np.asarray(obj)
-    new = np.asarray(values)
+    new: Any = np.asarray(values)
     if at.ndim == 0:
         # Several values stand where one index is.
         if axis is None or new.ndim == 0:
@@ -209,7 +209,7 @@ def packbits(a, /, axis=None, bitorder="big"):
     a = np.asarray(a)
     if a.dtype.is_inexact:
         refuse("it packs booleans and integers")
-    bits = np.moveaxis(a.reshape(-1) if axis is None else a, 0 if axis is None else axis, -1) != 0
+    bits: Any = np.moveaxis(a.reshape(-1) if axis is None else a, 0 if axis is None else axis, -1) != 0
     padded = np.concatenate([bits, np.zeros((*bits.shape[:-1], -bits.shape[-1] % 8), np.bool_)], -1)
     parts = padded.reshape((*bits.shape[:-1], padded.shape[-1] // 8, 8))
     weights = np.array([128, 64, 32, 16, 8, 4, 2, 1] if bitorder == "big" else [1, 2, 4, 8, 16, 32, 64, 128])
@@ -223,7 +223,7 @@ def unpackbits(a, /, axis=None, count=None, bitorder="big"):
         refuse("it unpacks uint8")
     words = a.reshape(-1) if axis is None else np.moveaxis(a, axis, -1)
     bit_numbers = np.array([7, 6, 5, 4, 3, 2, 1, 0] if bitorder == "big" else [0, 1, 2, 3, 4, 5, 6, 7])
-    bits = ((words[..., None].astype(np.int64) >> bit_numbers) & 1).astype(np.uint8)
+    bits: Any = ((words[..., None].astype(np.int64) >> bit_numbers) & 1).astype(np.uint8)
     bits = bits.reshape((*words.shape[:-1], words.shape[-1] * 8))
     if count is not None:
         total = count if count >= 0 else bits.shape[-1] + count
@@ -355,6 +355,10 @@ def is_close(a, b, *, rel_tol=1e-09, abs_tol=0.0):
     return bool(a == b or is_near)
 
 
+def matrix_norm(x, /, *, keepdims=False, ord: Any = "fro"):
+    return np.linalg.norm(x, ord, (-2, -1), keepdims)
+
+
 _NAMED: tuple[Callable[..., Any], ...] = (
     put_along_axis, put, place, extract, compress, insert, resize, lexsort, piecewise, block, bitwise_count, packbits,
     unpackbits, histogram2d, nanquantile, nanpercentile, nanmedian, polyadd, polysub, polymul, polyder, polyint,
@@ -374,7 +378,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {f"numpy.{function.__name__}": functi
     "numpy.linalg.vector_norm": lambda x, /, *, axis=None, keepdims=False, ord=2: np.linalg.norm(
         x.reshape(-1) if axis is None and not keepdims else x, ord, axis, keepdims
     ),
-    "numpy.linalg.matrix_norm": lambda x, /, *, keepdims=False, ord="fro": np.linalg.norm(x, ord, (-2, -1), keepdims),
+    "numpy.linalg.matrix_norm": matrix_norm,
     "math.copysign": lambda x, y, /: float(np.copysign(float(x), float(y))),
     "math.gcd": lambda x, y, /: int(np.gcd(x, y)),
     "math.ldexp": lambda x, i, /: float(np.ldexp(float(x), i)),
@@ -384,7 +388,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {f"numpy.{function.__name__}": functi
 }
 """Inlined functions of NumPy by qualified name."""
 METHODS: dict[str, Callable[..., Any]] = {
-    "put": lambda self, indices, values, mode="raise": np.put(self, indices, values, mode),
+    "put": lambda self, indices, values, mode="raise": put(self, indices, values, mode),
     "compress": lambda self, condition, axis=None: np.compress(condition, self, axis),
 }
 """Inlined methods of arrays by name; each takes the array first."""

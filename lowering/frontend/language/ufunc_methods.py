@@ -44,7 +44,7 @@ def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
     name = function.__name__
     identity, is_reorderable = IDENTITIES.get(name), name in REORDERABLE
 
-    def reduce(array, /, axis=0, dtype=None, out=None, *, keepdims=False, initial=None, where=True):
+    def reduce(array, /, axis: Any = 0, dtype=None, out=None, *, keepdims=False, initial=None, where: Any = True):
         x = operand_of(function, name, array, dtype)
         axes = tuple(range(x.ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
         if len(axes) > 1 and not is_reorderable:
@@ -52,7 +52,7 @@ def _reduction(function: Callable[..., Any]) -> Callable[..., Any]:
         first = tuple(range(len(axes)))
         moved = np.moveaxis(x, axes, first)
         kept = moved.shape[len(axes) :]
-        rows = moved.reshape((-1, *kept))
+        rows: Any = moved.reshape((-1, *kept))
         chosen = None if where is True else np.moveaxis(np.broadcast_to(np.asarray(where), x.shape), axes, first)
         start = identity if initial is None else initial
         count = rows.shape[0]

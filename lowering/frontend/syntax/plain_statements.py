@@ -11,6 +11,7 @@ import ast
 import copy
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 Tests = list[ast.expr]
 _BUILTINS = ("bool", "int", "float", "str", "tuple", "list")
@@ -80,7 +81,7 @@ class _Rewriter(ast.NodeTransformer):
         return [_at(ast.Assign([ast.Name(name, ast.Store())], node.subject), node.subject), *chain]
 
 
-def _at(node: ast.AST, where: ast.AST) -> ast.AST:
+def _at(node: ast.AST, where: ast.AST) -> Any:
     """Return a node with the place of another one, its parts without a place, too."""
     return ast.fix_missing_locations(ast.copy_location(node, where))
 
@@ -145,7 +146,8 @@ def _sequence(pattern: ast.MatchSequence, subject: ast.expr) -> tuple[Tests, lis
     parts = pattern.patterns
     starred = next((position for position, part in enumerate(parts) if isinstance(part, ast.MatchStar)), None)
     has_star = starred is not None
-    is_sequence = SequenceOf(subject=subject, count=len(parts) - has_star, takes_more=has_star)
+    is_sequence: Any = SequenceOf()
+    is_sequence.subject, is_sequence.count, is_sequence.takes_more = subject, len(parts) - has_star, has_star
     tests: Tests = [_at(is_sequence, pattern)]
     bound: list[ast.stmt] = []
     for position, part in enumerate(parts):
