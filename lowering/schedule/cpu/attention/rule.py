@@ -63,11 +63,19 @@ def rows_of_block(chain: Chain) -> int:
     return min(chain.row, most // MIN_ROWS * MIN_ROWS)
 
 
+def _width(chain: Chain) -> int:
+    """Return how many weights a row has: a sink beside the scores is one more, which the second product leaves out."""
+    number = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
+    rows = chain.rows.rows.axes[number]
+    sizes = zip(chain.weights.target_axes, chain.weights.target.shape, strict=True)
+    return max(chain.length, prod(int(size) for axis, size in sizes if axis not in rows))
+
+
 class _Writer:
     def __init__(self, function: PrimFunc, chain: Chain, target: Target):
         self.function, self.chain, self.target = function, chain, target
         self.rows = rows_of_block(chain)
-        self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, chain.length])
+        self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, _width(chain)])
         self.sight = _usable_sight(chain)
         first, second = chain.first, chain.second
         self.values = Magnitudes(second, second.right, (*second.reduced, *second.columns), "largest_values")
