@@ -236,3 +236,15 @@ def test_a_mask_that_hides_by_a_number_hides_nothing():
     k = torch.cat((k, torch.full((130, 1), -2e9)), 1)
     expected = torch.softmax(torch.where(mask, -1e9, scores), -1) @ v
     torch.testing.assert_close(kernel(q, k, v), expected, rtol=2e-5, atol=2e-5)
+
+
+def attention_with_sinks(q, k, v, sinks):
+    scores = torch.cat([q @ k.transpose(1, 2), sinks.view(4, 1, 1).expand(4, 16, 1)], -1)
+    return torch.softmax(scores, -1)[..., :-1] @ v
+
+
+def test_the_weight_of_a_sink_is_no_weight_of_the_next_row():
+    arguments = (*tensors((4, 16, 8), (4, 16, 8), (4, 16, 8)), torch.randn(4))
+    kernel = mt.from_torch(attention_with_sinks, arguments).compile()
+    assert '"Attention"' in str(kernel.ir["scheduled"])
+    torch.testing.assert_close(kernel(*arguments), attention_with_sinks(*arguments))
