@@ -168,6 +168,7 @@ def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None
     nests = TimedNests()
     assert contender.column is not None
     column, options = contender.column, contender.column.options
+    assert options.pipeline is not None, "a column has a pipeline"
     edited = _timed_pipeline(options.pipeline, column.target, nests)
     timed = Column(f"{column.name} timed", replace(options, pipeline=edited), column.variables)
     with timed.environment():

@@ -63,6 +63,7 @@ def _traced(subject: Subject, column: Column, costs: Comparison | None) -> Trace
 
 def _stages_before(subject: Subject, column: Column) -> TracedKernel:
     """Return the stages that a refused kernel has: those of the longest part of its pipeline that compiles."""
+    assert column.options.pipeline is not None, "a column has a pipeline"
     pipeline = pipeline_for(column.options.pipeline, column.target)
     for name in reversed(pipeline.names[:-1]):
         options = replace(column.options, pipeline=pipeline.until(name))

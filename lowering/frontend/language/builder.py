@@ -165,8 +165,11 @@ class Language:
         plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
         if plan.mixed_signs:
             return self._compare_signs(name, operands, plan)
+        compute = plan.compute
+        if self._keeps_second(name, operands, plan.result):
+            compute = (DTYPES["float32"],) * 2
         # The plan has refused the ints that the library refuses: it wraps others.
-        tensors = aligned(self, [self._wrapped(x, dtype) for x, dtype in zip(operands, plan.compute, strict=True)])
+        tensors = aligned(self, [self._wrapped(x, dtype) for x, dtype in zip(operands, compute, strict=True)])
         if plan.identity:
             return self.tri.cast(tensors[0], plan.result)
         if name in ("floor_divide", "remainder", "power"):
@@ -176,6 +179,17 @@ class Language:
         else:
             result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
         return TriValue(result.value, result.type, weak=True) if plan.weak else result
+
+    def _keeps_second(self, name: str, operands: Sequence[Any], dtype: DType) -> bool:
+        """Return whether the library computes with the second operand as it is, a rank-0 tensor wider than a half.
+
+        torch's kernels for halves do: they read it as float32, and round their result alone.
+        """
+        if self.semantics != "torch" or not dtype.is_half or name not in ("multiply", "divide", "floor_divide"):
+            return False
+        second = operands[1]
+        is_tensor = isinstance(second, TriValue) and not second.weak and second.type.rank == 0
+        return is_tensor and second.type.dtype.is_float and not second.type.dtype.is_half
 
     def rounds_quotients(self, divisor: Any, dtype: DType) -> bool:
         """Return whether the library rounds a quotient to `dtype`, a half, before it makes it whole.

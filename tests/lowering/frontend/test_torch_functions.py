@@ -222,3 +222,9 @@ def test_slices_are_values():
         return x[rows], x[(slice(0, 2), slice(None, None, 3))], x[slice(n, n + 2)].sum()
 
     check(lambda x: cut(x, 1), X)
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_halves_beside_a_tensor_of_rank_0_are_rounded_once(half):
+    factor = torch.tensor(1.2345678)
+    check(lambda x, t: (x * t, x / t, t * x, t / x, x // t, x + t, x - t), drawn(2000).to(half), factor)
