@@ -22,6 +22,7 @@ Read in this order:
 - `device_placement.py`: copies of values between devices.
 
 `syntax/` writes statements with simpler ones, and names what kernels do not take. `language/` defines ``x + y`` and
-``sum(x)``; `graph/` lowers recorded calls of several kernels to one function.
+``sum(x)``; `library_functions/` has the functions that are themselves written as kernels, such as `numpy.linalg.solve`;
+`graph/` lowers recorded calls of several kernels to one function.
 `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.
 """

@@ -37,8 +37,8 @@ from mlirtri.lowering.frontend.context import FunctionContext, visit_body
 from mlirtri.lowering.frontend.device_placement import Placement
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.merging import Differs, kind, packed
-from mlirtri.lowering.frontend.language.random_generator import is_generator
 from mlirtri.lowering.frontend.language.storage import Storage, View, has_memory
+from mlirtri.lowering.frontend.library_functions.random_generator import is_generator
 from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.frontend.scope import Scope
 from mlirtri.lowering.mlir.attributes import argument_attributes

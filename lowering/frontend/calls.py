@@ -36,7 +36,6 @@ from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
-from mlirtri.lowering.frontend.language import library_functions
 from mlirtri.lowering.frontend.language.builder import Language, describe, kind_of
 from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
 from mlirtri.lowering.frontend.language.merging import flat
@@ -49,6 +48,7 @@ from mlirtri.lowering.frontend.language.storage import (
     with_rank_0_memory,
 )
 from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled
+from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS
@@ -79,11 +79,11 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
         return inline_local(context, callee, arguments, keywords, node)
     if isinstance(callee, Method):
         return spelled(b, callee.spelling, [current(b.tri, callee.tensor), *arguments], keywords)
-    if isinstance(callee, library_functions.BoundFunction):
+    if isinstance(callee, inlined.BoundFunction):
         return _call_algorithm(context, callee.function, [current(b.tri, callee.owner), *arguments], keywords, node)
     spelling = callee if isinstance(callee, spellings.Spelling) else None
     name = None if spelling is None else spelling.name
-    if (algorithm := library_functions.find(callee, name, arguments, keywords)) is not None:
+    if (algorithm := inlined.find(callee, name, arguments, keywords)) is not None:
         return _call_algorithm(context, algorithm, arguments, keywords, node)
     if spelling is not None:
         return spelled(b, spelling, arguments, keywords)
@@ -112,7 +112,7 @@ def _call_object(
         if len(arguments) != 1 or keywords:
             raise KernelTypeError(f"{dtype}(…) takes one argument")
         return b.tensor(arguments[0], dtype)
-    if callee in library_functions.COMPILE_TIME:
+    if callee in inlined.COMPILE_TIME:
         return callee(*arguments, **keywords)
     if (made := _named_tuple(callee, arguments, keywords)) is not None:
         return made
@@ -151,7 +151,7 @@ def _call_algorithm(
     """Return the result of a library's function written in the kernel language; its first error is the call's."""
     b, semantics = context.b, context.b.semantics
     # NumPy's generators draw NumPy's numbers among tensors too.
-    b.semantics = "numpy" if library_functions.is_of_generator(algorithm) else semantics
+    b.semantics = "numpy" if inlined.is_of_generator(algorithm) else semantics
     try:
         result = as_new_array(inline(context, algorithm, arguments, keywords, node))
     except (CompilerBugError, NestedTooDeeplyError):
@@ -209,7 +209,7 @@ def _full_name(callee: Any) -> str | None:
 
 def _is_library(function: Callable[..., Any]) -> bool:
     """Return whether a function is numpy's, torch's or a Python builtin: those have spellings and are never inlined."""
-    if function.__module__ in library_functions.MODULES:
+    if function.__module__ in inlined.MODULES:
         return False
     top = (function.__module__ or "").split(".")[0]
     return top in ("numpy", "torch", "math", "mlirtri", *sys.stdlib_module_names) and top != "__main__"

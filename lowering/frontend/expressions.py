@@ -25,10 +25,10 @@ from mlirtri.lowering.external.objects import External
 from mlirtri.lowering.frontend.argument_sizes import named_size
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.indexing import element, rows
-from mlirtri.lowering.frontend.language import library_functions
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.storage import current
 from mlirtri.lowering.frontend.library_calls import spelled, tensor_attribute
+from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold
 from mlirtri.lowering.frontend.tile_language.guards import guarded
 
@@ -129,7 +129,7 @@ _DTYPE_ATTRIBUTES: dict[str, Callable[[DType], Any]] = {
 def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
     """Return ``owner.name``; raises `UnknownNameError`, with similar names, for what kernels do not have."""
     if isinstance(owner, TriValue):
-        method = library_functions.method(owner, name, context.b.semantics)
+        method = inlined.method(owner, name, context.b.semantics)
         return tensor_attribute(context.b, owner, name) if method is None else method
     if isinstance(owner, ModuleType):
         return _module_attribute(context, owner, name)
@@ -145,7 +145,7 @@ def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
         return owner.member(name)
     if (member := spellings.member(owner, name)) is not None:
         return member
-    if (method := library_functions.method(owner, name, context.b.semantics)) is not None:
+    if (method := inlined.method(owner, name, context.b.semantics)) is not None:
         return method
     help = "give the value a name of its own at the top of the file" if isinstance(owner, type) else None
     raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel", help=help)

@@ -18,9 +18,10 @@ from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
 from mlirtri.lowering.core.interface import bound_arguments
-from mlirtri.lowering.frontend.language import library_functions, storage
+from mlirtri.lowering.frontend.language import storage
 from mlirtri.lowering.frontend.language.builder import Language, describe
 from mlirtri.lowering.frontend.language.pointers import match_buffer
+from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import array_of_list, binary
 from mlirtri.lowering.frontend.updates import write
 
@@ -204,7 +205,7 @@ def _match_buffer(b: Language, arguments: list[Any], keywords: dict[str, Any]) -
 
 
 KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
-    **library_functions.CHECKS,
+    **inlined.CHECKS,
     "mlirtri.static": _static, "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
     "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,
 }  # fmt: skip

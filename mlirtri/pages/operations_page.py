@@ -21,7 +21,7 @@ from mlirtri.dialect.ops.table import TABLE
 from mlirtri.dialect.spellings.base.spelling import Spelling, Unsupported
 from mlirtri.dialect.spellings.registry import SPELLINGS
 from mlirtri.errors import KernelError, SourceNotAvailableError
-from mlirtri.lowering.frontend.language import library_functions
+from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import BINARY, COMPARE, UNARY
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "operations.md"
@@ -95,7 +95,7 @@ def page() -> str:
 def _inlined_section() -> str:
     """Return the names of the inlined functions, those of one module or class or ufunc in a row."""
     owners: dict[str, list[str]] = {}
-    for name in sorted(library_functions.FUNCTIONS):
+    for name in sorted(inlined.FUNCTIONS):
         owner, _, function = name.rpartition(".")
         owners.setdefault(owner, []).append(function)
     rows = [

@@ -66,13 +66,14 @@ LAYERS = (
         "MLIR: Python and imported programs to fused linalg, and on to LLVM",
         shared="errors dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.mlir",
         packages={
-            "lowering.frontend.language": "dialect.ops dialect.promotion dialect.spellings.torch_api",
+            "lowering.frontend.language": "dialect.ops dialect.promotion",
+            "lowering.frontend.library_functions": "dialect.spellings.torch_api lowering.frontend.language",
             "lowering.dependence": "",
             "lowering.frontend.syntax": "",
             "lowering.frontend.tile_language": "lowering.frontend.language",
             "lowering.frontend": (
                 "dialect.spellings lowering.dependence lowering.external lowering.frontend.language "
-                "lowering.frontend.syntax lowering.frontend.tile_language"
+                "lowering.frontend.library_functions lowering.frontend.syntax lowering.frontend.tile_language"
             ),
             "lowering.frontend.graph": "lowering.external lowering.frontend lowering.frontend.language",
             "lowering.linalg": "dialect.ops dialect.scalar lowering.external",
@@ -224,7 +225,7 @@ LAYERS = (
             ),
             "pages": (
                 "dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "
-                "lowering.frontend lowering.frontend.language lowering.importers.normalize lowering.mlir "
+                "lowering.frontend lowering.frontend.library_functions lowering.importers.normalize lowering.mlir "
                 "sources"
             ),
             "mlirtri": (

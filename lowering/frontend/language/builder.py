@@ -6,7 +6,7 @@ operations. Spellings (`numpy.sum`, `torch.sum`, ``x.sum``) are written with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
 from math import inf

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlirtri.lowering.frontend.language.linear_algebra import refuse
-from mlirtri.lowering.frontend.language.random_generator import keep_state, require_value, state_of
-from mlirtri.lowering.frontend.language.random_numbers import (
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.random_generator import keep_state, require_value, state_of
+from mlirtri.lowering.frontend.library_functions.random_numbers import (
     exponential_number,
     filled,
     normal_number,

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.lowering.frontend.language.linear_algebra import refuse
-from mlirtri.lowering.frontend.language.random_generator import require_value
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 
 
 def require_index(condition: Any, message: str) -> None:

@@ -26,7 +26,8 @@ from mlirtri.errors import (
     KernelValueError,
     UnknownNameError,
 )
-from mlirtri.lowering.frontend.language import (
+from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.library_functions import (
     array_functions,
     linear_algebra,
     matrix_factors,
@@ -38,8 +39,7 @@ from mlirtri.lowering.frontend.language import (
     torch_losses,
     ufunc_methods,
 )
-from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.lowering.frontend.language.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 
 
 def gcd(x1, x2):

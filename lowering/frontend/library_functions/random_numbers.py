@@ -15,8 +15,8 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.builder import TriValue
-from mlirtri.lowering.frontend.language.linear_algebra import refuse
-from mlirtri.lowering.frontend.language.random_generator import (
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.random_generator import (
     HALF,
     WORD,
     half_word,
@@ -29,8 +29,8 @@ from mlirtri.lowering.frontend.language.random_generator import (
     state_of,
     stepped,
 )
-from mlirtri.lowering.frontend.language.ziggurat_tables import exponential as exponential_layers
-from mlirtri.lowering.frontend.language.ziggurat_tables import normal as normal_layers
+from mlirtri.lowering.frontend.library_functions.ziggurat_tables import exponential as exponential_layers
+from mlirtri.lowering.frontend.library_functions.ziggurat_tables import normal as normal_layers
 
 UNIT = 2.0**-53
 

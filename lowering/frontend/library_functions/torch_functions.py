@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
-from mlirtri.lowering.frontend.language.linear_algebra import refuse
-from mlirtri.lowering.frontend.language.random_generator import require_value
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 
 # --- arithmetic ------------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlirtri.errors import KernelValueError
-from mlirtri.lowering.frontend.language.linear_algebra import refuse
-from mlirtri.lowering.frontend.language.ziggurat_tables import MULTIPLIER
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.ziggurat_tables import MULTIPLIER
 
 HALF = (1 << 32) - 1
 WORD = (1 << 64) - 1

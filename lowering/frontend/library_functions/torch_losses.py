@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.lowering.frontend.language.linear_algebra import refuse
-from mlirtri.lowering.frontend.language.torch_functions import cosine_similarity, pairwise_distance
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.torch_functions import cosine_similarity, pairwise_distance
 
 
 def _reduced(loss, reduction):

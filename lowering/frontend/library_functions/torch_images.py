@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.lowering.frontend.language.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 
 _KINDS = {
     "nearest": "nearest", "nearest-exact": "nearest-exact", "linear": "linear", "bilinear": "linear",

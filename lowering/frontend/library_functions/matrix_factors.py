@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.lowering.frontend.language.linear_algebra import factored, inexact, inv, refuse, require, square
+from mlirtri.lowering.frontend.library_functions.linear_algebra import factored, inexact, inv, refuse, require, square
 
 SWEEPS = 40
 """The largest number of sweeps: convergence is quadratic, and takes fewer than ten."""
