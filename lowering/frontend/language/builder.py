@@ -175,7 +175,8 @@ class Language:
         if name in ("floor_divide", "remainder", "power"):
             self._check_integers(name, tensors, operands[1])
         if name == "floor_divide" and self.rounds_quotients(operands[1], plan.result):
-            result = self._floor_of_halves(*tensors, plan.result)
+            x, y = tensors
+            result = self._floor_of_halves(x, y, plan.result)
         else:
             result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
         return TriValue(result.value, result.type, weak=True) if plan.weak else result

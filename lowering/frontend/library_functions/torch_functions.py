@@ -182,7 +182,7 @@ def cummin(input, dim):
     return ValuesAndIndices(best, _latest(input, best, dim))
 
 
-def kthvalue(input, k, dim=-1, keepdim=False):
+def kthvalue(input, k, dim=-1, keepdim=False) -> Any:
     if k < 1 or k > input.shape[dim]:
         refuse(f"there is no value number {k} of {input.shape[dim]}")
     order = np.argsort(input, axis=dim, kind="stable")
@@ -275,19 +275,14 @@ def argwhere(input):
 def median(input, dim=None, keepdim=False):
     if dim is None:
         return median(input.reshape(-1), 0).values
-    count = input.shape[dim]
-    if input.dtype.is_float:
-        missing = np.cumsum(np.isnan(input), axis=dim)
-        first = np.argmax((missing > 0).astype(np.int64), axis=dim)
-        is_missing = np.any(np.isnan(input), axis=dim)
-        values, indices = kthvalue(input, (count - 1) // 2 + 1, dim)
-        indices = np.where(is_missing, first, indices)
-        values = np.where(is_missing, float("nan"), values)
-    else:
-        values, indices = kthvalue(input, (count - 1) // 2 + 1, dim)
-    if keepdim:
-        return ValuesAndIndices(np.expand_dims(values, dim), np.expand_dims(indices, dim))
-    return ValuesAndIndices(values, indices)
+    middle = kthvalue(input, (input.shape[dim] - 1) // 2 + 1, dim, keepdim)
+    if not input.dtype.is_float:
+        return middle
+    is_missing = np.isnan(input)
+    first = np.argmax(is_missing.astype(np.int64), axis=dim, keepdims=keepdim)
+    has_missing = np.any(is_missing, axis=dim, keepdims=keepdim)
+    values, indices = middle
+    return ValuesAndIndices(np.where(has_missing, float("nan"), values), np.where(has_missing, first, indices))
 
 
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):

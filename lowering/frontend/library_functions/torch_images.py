@@ -60,7 +60,7 @@ def _cubic(distance: np.ndarray) -> np.ndarray:
     return np.where(distance <= 1, near, far)
 
 
-def interpolation(mode: str, sizes: Sequence[int], size: Any, scale_factor: Any) -> tuple[str | None, Any]:
+def interpolation(mode: str, sizes: Sequence[int], size: Any, scale_factor: Any) -> tuple[Any, Any]:
     """Return the kind of an interpolation, and of each spatial axis the size afterwards and the ratio that was given.
 
     The kind is None for what is not supported.
@@ -152,7 +152,7 @@ def interpolate(
         out, ratio = axes[axis - 2]
         parts = [
             np.take(result, np.array(positions), axis=axis) * _along(weights, axis, input)
-            for positions, weights in resampled_axis(input.shape[axis], out, ratio, kind, align_corners)
+            for positions, weights in resampled_axis(input.shape[axis], out, ratio, kind, bool(align_corners))
         ]
         result = sum(parts[1:], parts[0])
     return result

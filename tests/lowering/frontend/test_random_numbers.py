@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.lowering.frontend.language import ziggurat_tables
+from mlirtri.lowering.frontend.library_functions import ziggurat_tables
 
 
 def floats():
