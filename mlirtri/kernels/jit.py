@@ -175,18 +175,18 @@ class JitFunction:
         """
         options = {"target": target, "pipeline": pipeline, "schedule": schedule}
         keywords |= {name: value for name, value in options.items() if value is not _UNSET}
-        return self.compile_with(arguments, *options_in(keywords, self.signature.parameters))
-
-    def compile_with(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any], options: Options) -> Kernel:
-        """Do what `compile` does, with options that are apart from the function's keyword arguments."""
         try:
-            named = self.signature.bind(arguments, dict(keywords), abstract=True)
-            named = dict(zip(named, _without_dlpack(tuple(named.values())), strict=True))
-            with COMPILING:
-                return self._held_kernel(self._compiled(named, options.over(self.usual_options())).kernel)
+            return self.compile_with(arguments, *options_in(keywords, self.signature.parameters))
         except KernelError as error:
             hide_frames(error)
             raise
+
+    def compile_with(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any], options: Options) -> Kernel:
+        """Do what `compile` does, with options that are apart from the function's keyword arguments."""
+        named = self.signature.bind(arguments, dict(keywords), abstract=True)
+        named = dict(zip(named, _without_dlpack(tuple(named.values())), strict=True))
+        with COMPILING:
+            return self._held_kernel(self._compiled(named, options.over(self.usual_options())).kernel)
 
     def _held_kernel(self, kernel: Kernel) -> Kernel:
         """Keep a kernel that `compile` gave, so that a call finds it when the caller has dropped it."""

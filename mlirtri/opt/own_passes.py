@@ -74,6 +74,9 @@ REWRITES = {
     "merge-products": OwnPass(
         "mlirtri.lowering.fusion.merge_products", "rewrite", "products of one matrix with several weights become one"
     ),
+    "hoist-invariants": OwnPass(
+        "mlirtri.lowering.fusion.hoist_invariants", "rewrite", "what no iteration of a loop changes is before it"
+    ),
     "spread-reshapes": OwnPass(
         "mlirtri.lowering.fusion.spread_reshapes", "rewrite", "reshapes that are undone after several readers move"
     ),
