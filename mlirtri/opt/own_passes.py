@@ -139,10 +139,12 @@ REWRITES = {
     ),
     "hoist-buffers": OwnPass(f"{_LLVM}.allocations", "hoist", "allocations move out of loops"),
     "products-in-pairs": OwnPass(f"{_LLVM}.pairs", "rewrite", "products of bf16 and int8 in pairs", **_THREADS),
-    "tile-contractions": OwnPass(f"{_LLVM}.contraction_tiling", "rewrite", "contractions in tiles of registers", **_THREADS),
+    "tile-contractions": OwnPass(
+        f"{_LLVM}.contraction_tiling", "rewrite", "contractions in tiles of registers", **_THREADS
+    ),
     "chunks-for-threads": OwnPass(f"{_LLVM}.thread_chunks", "rewrite", "outer loops in chunks for threads", **_THREADS),
     "inline-scopes": OwnPass(f"{_LLVM}.thread_chunks", "inline_scopes", "alloca scopes of parallel regions go"),
-    "transpose-in-registers": OwnPass(f"{_LLVM}.transposes", "rewrite", "squares are transposed in registers"),
+    "transpose-in-registers": OwnPass(f"{_LLVM}.vector_transposes", "rewrite", "squares are transposed in registers"),
     "sizes-to-arguments": OwnPass(
         f"{_LLVM}.bufferized_to_llvmdialect", "sizes_to_arguments", "sizes known at run time become arguments"
     ),
