@@ -18,7 +18,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def _resampled_axis(size: int, out: int, scale: float | None, mode: str, align_corners: bool) -> list[Any]:
+def _resampled_axis(size: int, out: int, scale: float | None, mode: str | None, align_corners: bool) -> list[Any]:
     """Return the same as arrays; the coordinates are those of `torch.nn.functional.interpolate`."""
     target = np.arange(out)
     ratio = np.float32(size / out if scale is None else 1 / scale)
@@ -43,7 +43,7 @@ def _resampled_axis(size: int, out: int, scale: float | None, mode: str, align_c
     return [(low.astype(np.int64), 1 - weight), (np.minimum(low + 1, size - 1).astype(np.int64), weight)]
 
 
-def resampled_axis(size: int, out: int, scale: float | None, mode: str, align_corners: bool) -> list[Any]:
+def resampled_axis(size: int, out: int, scale: float | None, mode: str | None, align_corners: bool) -> list[Any]:
     """Return what each of `out` elements of an axis reads: lists of indices and of their weights, None for 1.
 
     `scale` is the ratio that the caller gave; without one it is the ratio of the sizes.
