@@ -165,9 +165,8 @@ class Language:
         plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
         if plan.mixed_signs:
             return self._compare_signs(name, operands, plan)
-        compute = plan.compute
-        if self._keeps_second(name, operands, plan.result):
-            compute = (DTYPES["float32"],) * 2
+        keeps_second = self._keeps_second(name, operands, plan.result)
+        compute = (DTYPES["float32"],) * 2 if keeps_second else plan.compute
         # The plan has refused the ints that the library refuses: it wraps others.
         tensors = aligned(self, [self._wrapped(x, dtype) for x, dtype in zip(operands, compute, strict=True)])
         if plan.identity:
@@ -182,10 +181,7 @@ class Language:
         return TriValue(result.value, result.type, weak=True) if plan.weak else result
 
     def _keeps_second(self, name: str, operands: Sequence[Any], dtype: DType) -> bool:
-        """Return whether the library computes with the second operand as it is, a rank-0 tensor wider than a half.
-
-        torch's kernels for halves do: they read it as float32, and round their result alone.
-        """
+        """Return whether torch's kernels for halves read the second operand, a wider rank-0 tensor, as float32."""
         if self.semantics != "torch" or not dtype.is_half or name not in ("multiply", "divide", "floor_divide"):
             return False
         second = operands[1]
