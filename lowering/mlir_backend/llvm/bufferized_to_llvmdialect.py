@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, memref, operations_named, public_functions
-from mlirtri.errors import Span
+from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse_large_buffers
 from mlirtri.lowering.mlir import narrow_floats
@@ -117,13 +117,27 @@ def kernel_of(symbol: str) -> str:
 
 
 def prepare_functions(module: ir.Module) -> None:
-    """Rename the kernels, mark arguments as not overlapping, and forbid inlining kernels twice."""
+    """Rename the kernels, mark arguments as not overlapping, and forbid inlining kernels twice.
+
+    Raises `UnsupportedOperationError` for a function with other arguments than memrefs, or with results.
+    """
     no_alias = ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()})
     for function in public_functions(module):
+        _refuse_other_types(function)
         function.attributes["sym_name"] = ir.StringAttr.get(symbol_of(function.name.value))
         function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
         function.attributes["arg_attrs"] = ir.ArrayAttr.get([no_alias] * len(function.type.inputs))
         _pass_empty_buffers_flat(function)
+
+
+def _refuse_other_types(function: ir.OpView) -> None:
+    others = [str(type_) for type_ in function.type.inputs if not isinstance(type_, ir.MemRefType)]
+    if others or function.type.results:
+        what = f"an argument of type {others[0]}" if others else "results"
+        raise UnsupportedOperationError(
+            f"@{function.name.value} has {what}, and a bufferized kernel takes memrefs alone",
+            span_of(function.location), help="pass a number as memref<f32>, a result as a memref that is written",
+        )  # fmt: skip
 
 
 def locate_calls(module: ir.Module) -> None:
