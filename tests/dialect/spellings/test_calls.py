@@ -25,7 +25,7 @@ CALLS_PER_KERNEL = 20
 def groups():
     """Library, calls and pipeline; of the functions of whole arrays some, and all of them when slow tests run.
 
-    Calls go through `linalg` and one of the other pipelines in turn, and through the third when slow tests run.
+    Calls go through one of the pipelines in turn, and through the others when slow tests run.
     """
     parts = (
         ("numpy", "numpy", [case for case in CALLS if not is_torch(case)], PIPELINES, ()),
@@ -41,8 +41,8 @@ def groups():
         for start in range(0, len(calls), CALLS_PER_KERNEL):
             for pipeline in pipelines:
                 some = calls[start : start + CALLS_PER_KERNEL]
-                is_third = pipeline == ("relax", "mlir")[start // CALLS_PER_KERNEL % 2]
-                slow = [pytest.mark.slow] if is_third else marks
+                is_other = pipeline != pipelines[start // CALLS_PER_KERNEL % len(pipelines)]
+                slow = [pytest.mark.slow] if is_other else marks
                 yield pytest.param(library, some, pipeline, id=f"{name}-{start}-{pipeline}", marks=slow)
 
 

@@ -89,7 +89,8 @@ def seeded(seed, a):
     return a, rng.random(2)
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("relax", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
 def test_seeds_of_run_time_and_generators_across_branches(pipeline):
     kernel = mt.jit(seeded, pipeline=pipeline)
     a = np.ones((3, 2))

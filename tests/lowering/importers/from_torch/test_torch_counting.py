@@ -33,6 +33,7 @@ def joint_histograms(x, weight, first, second):
     return [tuple(each) for each in found]
 
 
+@pytest.mark.slow
 def test_joint_histograms():
     torch.manual_seed(0)
     edges = torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([-2.0, -1.0, 0.5, 2.0])

@@ -37,6 +37,7 @@ def resize(image):
     return *sizes, F.interpolate(image, scale_factor=(0.6, 2.0), mode="bilinear")
 
 
+@pytest.mark.slow
 def test_bytes_are_interpolated_in_whole_numbers():
     torch.manual_seed(0)
     check(resize, torch.randint(0, 256, (1, 3, 7, 9), dtype=torch.uint8), pipeline="linalg")

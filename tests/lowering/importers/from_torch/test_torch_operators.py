@@ -80,6 +80,7 @@ def reductions_of_complex(z, r):
     )
 
 
+@pytest.mark.slow
 def test_powers_and_sums_of_complex_numbers():
     z = torch.randn(3, 5, generator=GENERATOR, dtype=torch.complex128)
     check(reductions_of_complex, z, z.real.abs(), pipeline="mlir")
@@ -352,6 +353,7 @@ def moved(z, mask, index):
     return chosen, filled, written, tested, near
 
 
+@pytest.mark.slow
 def test_complex_tensors_created_reshaped_and_selected():
     z = torch.randn(3, 3, generator=GENERATOR, dtype=torch.complex128)
     check(moved, z, z.real > 0, torch.tensor([[0, 2, 1], [1, 1, 0], [2, 0, 1]]))

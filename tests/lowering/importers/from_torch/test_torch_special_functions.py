@@ -53,6 +53,7 @@ def test_second_kinds_left_of_their_pole():
     assert agrees(kernel(x)[2:5], bessel_functions(x)[2:5]) is None
 
 
+@pytest.mark.slow
 def test_incomplete_gamma_functions():
     end, none = torch.inf, torch.nan
     a = torch.tensor([0.0, 0, 0.5, 1, 2, 10, 100, end, 3, end, -1, 5, none, 1e-3, 50, 200, 1000, 0.1])
