@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
-from mlirtri.lowering.frontend.library_functions.random_generator import keep_state, require_value, state_of
+from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 from mlirtri.lowering.frontend.library_functions.random_numbers import (
     exponential_number,
     filled,
     normal_number,
+    positive_unit,
     random,
     require_positive,
     standard_exponential,
@@ -107,9 +108,7 @@ def laplace(self, loc=0.0, scale=1.0, size=None):
     require_positive(scale, "scale < 0")
 
     def draw(high, low, up, down):
-        share, high, low = unit(high, low, up, down)
-        while share == 0.0:
-            share, high, low = unit(high, low, up, down)
+        share, high, low = positive_unit(high, low, up, down)
         is_upper = share >= 0.5
         number = np.log(np.where(is_upper, 2.0 - share - share, share + share))
         return np.where(is_upper, loc - scale * number, loc + scale * number), high, low
@@ -122,9 +121,7 @@ def gumbel(self, loc=0.0, scale=1.0, size=None):
     require_positive(scale, "scale < 0")
 
     def draw(high, low, up, down):
-        share, high, low = unit(high, low, up, down)
-        while share == 0.0:
-            share, high, low = unit(high, low, up, down)
+        share, high, low = positive_unit(high, low, up, down)
         return loc - scale * np.log(-np.log(1.0 - share)), high, low
 
     return filled(self, size, draw)
@@ -135,9 +132,7 @@ def logistic(self, loc=0.0, scale=1.0, size=None):
     require_positive(scale, "scale < 0")
 
     def draw(high, low, up, down):
-        share, high, low = unit(high, low, up, down)
-        while share == 0.0:
-            share, high, low = unit(high, low, up, down)
+        share, high, low = positive_unit(high, low, up, down)
         return loc + scale * np.log(share / (1.0 - share)), high, low
 
     return filled(self, size, draw)
@@ -245,27 +240,11 @@ def poisson_number(mean):
     return draw
 
 
-def counted(generator, size, draw):
-    """Return one integer or an array of `size`, in int64, each drawn by `draw`."""
-    high, low, up, down = state_of(generator)
-    if size is None:
-        value, high, low = draw(high, low, up, down)
-        keep_state(generator, high, low)
-        return value
-    values = np.empty(size, np.int64)
-    flat = values.reshape(-1)
-    for i in range(flat.shape[0]):
-        value, high, low = draw(high, low, up, down)
-        flat[i] = value
-    keep_state(generator, high, low)
-    return values
-
-
 def poisson(self, lam=1.0, size=None):
     one_number(lam)
     require_value(lam >= 0, "lam < 0 or lam is NaN")
     require_value(lam <= 9.2e18, "lam value too large")
-    return counted(self, size, poisson_number(lam))
+    return filled(self, size, poisson_number(lam), np.int64)
 
 
 def geometric(self, p, size=None):
@@ -287,7 +266,7 @@ def geometric(self, p, size=None):
             count = int(np.ceil(-number / np.log1p(-p)))
         return count, high, low
 
-    return counted(self, size, draw)
+    return filled(self, size, draw, np.int64)
 
 
 def binomial(self, n, p, size=None):
@@ -319,7 +298,7 @@ def binomial(self, n, p, size=None):
                     probability = ((n - count + 1) * share_of_success * probability) / (count * rest)
         return (count if p <= 0.5 else n - count), high, low
 
-    return counted(self, size, draw)
+    return filled(self, size, draw, np.int64)
 
 
 _METHODS = (

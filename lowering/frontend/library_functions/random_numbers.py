@@ -56,14 +56,14 @@ COMPILE_TIME = (is_wide_integer, is_integer, word_of, normal_layers, exponential
 # --- floats --------------------------------------------------------------------------------------------------------
 
 
-def filled(generator, size, draw):
-    """Return one number or an array of `size`, in float64, each drawn by `draw`."""
+def filled(generator, size, draw, dtype=np.float64):
+    """Return one number or an array of `size` and `dtype`, each drawn by `draw`."""
     high, low, up, down = state_of(generator)
     if size is None:
         value, high, low = draw(high, low, up, down)
         keep_state(generator, high, low)
         return value
-    values = np.empty(size)
+    values = np.empty(size, dtype)
     flat = values.reshape(-1)
     for i in range(flat.shape[0]):
         value, high, low = draw(high, low, up, down)
@@ -76,6 +76,14 @@ def unit(high, low, up, down):
     """Draw a number in [0, 1) of 53 bits."""
     high, low = stepped(high, low, up, down)
     return (output(high, low) >> 11).astype(np.float64) * UNIT, high, low
+
+
+def positive_unit(high, low, up, down):
+    """Draw such a number that is not 0."""
+    share, high, low = unit(high, low, up, down)
+    while share == 0.0:
+        share, high, low = unit(high, low, up, down)
+    return share, high, low
 
 
 def normal_number(high, low, up, down):

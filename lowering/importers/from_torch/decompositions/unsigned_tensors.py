@@ -1,6 +1,6 @@
 """Decompose casts to uint16 and uint64, and tensors created of them, into signed integers with the same bits.
 
-torch-mlir's lowering ends where it meets a cast to these dtypes. Operators on such operands are translated behind its
+torch-mlir's lowering ends where it meets a cast to these dtypes. Operators on such operands are translated after its
 decompositions. (`lowering/importers/from_torch/unsigned_integers.py`)
 """
 
