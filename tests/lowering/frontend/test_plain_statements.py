@@ -130,9 +130,9 @@ def kinds(x, n, text):
         isinstance(x[0], np.floating),
         isinstance(x[0], float),
     )
-    truths = any(x > 1), all(x > -1), any([x[0] > 0, n > 3]), all(v < 9 for v in x), any(()), all((1, n))
+    booleans = any(x > 1), all(x > -1), any([x[0] > 0, n > 3]), all(v < 9 for v in x), any(()), all((1, n))
     dtype = x.dtype.type(3) * x[0], x.dtype.itemsize, x.dtype.kind == "f", np.zeros(2, x.dtype.type)
-    return *found, isinstance(text, str), isinstance(x, tuple), *truths, *dtype
+    return *found, isinstance(text, str), isinstance(x, tuple), *booleans, *dtype
 
 
 @pytest.mark.parametrize("x", [np.arange(3.0), np.arange(3, dtype=np.float32), np.arange(3)])

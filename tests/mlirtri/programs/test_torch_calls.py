@@ -56,7 +56,7 @@ FUNCTIONS = {
     "one result twice": (doubled_twice, (X,)),
     "integers": (lambda x: x // 3, (torch.arange(8),)),
     "bytes": (lambda x: x + 200, (torch.arange(8, dtype=torch.uint8),)),
-    "truths": (lambda x: (x > 0, x < 0), (X,)),
+    "booleans": (lambda x: (x > 0, x < 0), (X,)),
     "complex": (lambda x: x * x, (torch.complex(X, Y),)),
     "no elements": (lambda x: x + 1, (torch.zeros(0, 3),)),
     "rank 0": (lambda x, y: x + y, (X, torch.tensor(2.0))),

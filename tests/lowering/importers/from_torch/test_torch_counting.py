@@ -1,4 +1,4 @@
-"""Histograms, any and all over axes, sums in other dtypes, reductions of segments and CTC losses, against eager."""
+"""Histograms, any and all, sums in other dtypes, reductions of segments, CTC and chunked losses, against eager."""
 
 from __future__ import annotations
 
@@ -122,3 +122,16 @@ def test_segments():
     kernel = mt.from_torch(lambda x, n: torch.segment_reduce(x, "sum", lengths=n), (torch.randn(7), lengths)).compile()
     with pytest.raises(mt.KernelError, match="lengths that add up"):
         kernel(torch.randn(7), lengths + 1)
+
+
+def losses_in_chunks(x, matrix, target, weight):
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
+    loss = F.linear_cross_entropy
+    chunked = loss(x, matrix, target, weight=weight, label_smoothing=0.1, options=options)
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    return chunked, loss(x, matrix, target, reduction="none", options=options)
+
+
+def test_losses_of_linear_layers_in_chunks():
+    x, matrix, weight = torch.randn(5, 4), torch.randn(3, 4), torch.rand(3)
+    check(losses_in_chunks, x, matrix, torch.tensor([0, 2, 1, 1, 2]), weight, pipeline="linalg")

@@ -68,11 +68,11 @@ def test_special_exponents_are_multiplications(kind):
 def reductions_of_complex(z, r):
     powers = z**2, z**-1, z**0.5, r ** (1 + 2j), 2**z, z**z, r**z
     sums = z.mean(), z.mean(1), z.sum(), z.prod(), z.prod(1, keepdim=True), z.cumsum(0), z.var(0), z.std()
-    truths = torch.logical_and(z, r), torch.logical_not(z * 0), torch.logical_xor(r > 1, z), torch.nonzero(z)
+    booleans = torch.logical_and(z, r), torch.logical_not(z * 0), torch.logical_xor(r > 1, z), torch.nonzero(z)
     return (
         powers,
         sums,
-        truths,
+        booleans,
         torch.var_mean(z, 1),
         torch.linalg.norm(z),
         torch.linalg.norm(r, 1),
@@ -137,13 +137,13 @@ def test_unique_slices():
     check(unique_slices, x.unsqueeze(2).expand(5, 4, 2), torch.zeros(0, 3), pipeline="mlir")
 
 
-def bits_and_truths(x, empty, u):
-    truths = u.any(0), u.all(0), u.any(), u.all(), empty.any(1), empty.all(1), (empty.float() > 0).all(1)
-    return x << 2, x >> 1, torch.bitwise_left_shift(x, 3), truths
+def bits_and_booleans(x, empty, u):
+    booleans = u.any(0), u.all(0), u.any(), u.all(), empty.any(1), empty.all(1), (empty.float() > 0).all(1)
+    return x << 2, x >> 1, torch.bitwise_left_shift(x, 3), booleans
 
 
 def test_shifts_by_python_numbers_and_any_of_uint8():
-    check(bits_and_truths, torch.arange(5), torch.zeros(3, 0, dtype=torch.uint8), BYTES.view(3, 3), pipeline="mlir")
+    check(bits_and_booleans, torch.arange(5), torch.zeros(3, 0, dtype=torch.uint8), BYTES.view(3, 3), pipeline="mlir")
 
 
 def writes_at_places(x, m, rows):
@@ -396,16 +396,3 @@ def test_sums_of_exponentials_ranges_and_single_elements():
     torch.manual_seed(0)
     z, w = torch.randn(2, 5, dtype=torch.complex64)
     check(sums_of_exponentials, z, w, *torch.randn(2, 4, 4).bfloat16(), torch.tensor(1.0), pipeline="mlir")
-
-
-def losses_in_chunks(x, matrix, target, weight):
-    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
-    loss = torch.nn.functional.linear_cross_entropy
-    chunked = loss(x, matrix, target, weight=weight, label_smoothing=0.1, options=options)
-    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
-    return chunked, loss(x, matrix, target, reduction="none", options=options)
-
-
-def test_losses_of_linear_layers_in_chunks():
-    x, matrix, weight = torch.randn(5, 4), torch.randn(3, 4), torch.rand(3)
-    check(losses_in_chunks, x, matrix, torch.tensor([0, 2, 1, 1, 2]), weight)
