@@ -21,6 +21,8 @@ from mlirtri.programs.torch_programs.custom_op import OPERATORS, TorchOperator, 
 _FUNCTIONAL: dict[Any, TorchOperator] = {}
 """The operators of kernels that write, by torch's object for the operator that returns what they write."""
 
+_FUNCTIONALIZED = (torch.ops.higher_order.auto_functionalized, torch.ops.higher_order.auto_functionalized_v2)
+
 
 @contextmanager
 def functional_kernels(module: torch.fx.GraphModule) -> Iterator[None]:
@@ -48,6 +50,12 @@ def functional_kernels(module: torch.fx.GraphModule) -> Iterator[None]:
 
 def kernel_calls(graph: torch.fx.Graph) -> dict[str, KernelCall]:
     """Return the lowered kernel of each node that calls one, by the node's name; raises `KernelError`."""
+    for node in graph.nodes:
+        if node.target in _FUNCTIONALIZED and node.args[0] in OPERATORS:
+            raise UnsupportedOperationError(
+                f"{OPERATORS[node.args[0]].name} writes, and torch has functionalized the program already",
+                span_of_node(node), help="give the program that torch.export.export returns, before run_decompositions",
+            )  # fmt: skip
     called = [(node, _FUNCTIONAL.get(node.target) or OPERATORS.get(node.target)) for node in graph.nodes
               if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload)]  # fmt: skip
     return {node.name: _call(node, found) for node, found in called if found is not None}

@@ -136,3 +136,10 @@ def test_a_kernel_that_prints_is_refused():
 
     with pytest.raises(UnsupportedOperationError, match="kernels_in_programs::shown prints"):
         mt.from_torch(Printing(), (X,))
+
+
+def test_a_program_that_is_functionalized_already_is_refused():
+    exported = torch.export.export(Model(), (X, INDICES)).run_decompositions()
+    with pytest.raises(UnsupportedOperationError, match="scaled writes, and torch has functionalized") as caught:
+        mt.from_torch(exported)
+    assert "before run_decompositions" in caught.value.help
