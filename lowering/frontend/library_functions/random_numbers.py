@@ -56,7 +56,7 @@ COMPILE_TIME = (is_wide_integer, is_integer, word_of, normal_layers, exponential
 # --- floats --------------------------------------------------------------------------------------------------------
 
 
-def filled(generator, size, draw, dtype=np.float64):
+def filled(generator, size, draw, dtype: Any = np.float64):
     """Return one number or an array of `size` and `dtype`, each drawn by `draw`."""
     high, low, up, down = state_of(generator)
     if size is None:
