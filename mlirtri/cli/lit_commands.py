@@ -55,19 +55,19 @@ def test(paths: tuple[Path, ...], jobs: int, verbose: bool) -> int:
     A suite's lit.cfg.py is not read: tests have what mlirtri.lit gives them. Exit status 1 where one fails.
     """
     from mlirtri.testing.environment import Machine
-    from mlirtri.testing.run_lines import FAILURES, lit_files, read_test
+    from mlirtri.testing.run_lines import FAILURES, lit_files
 
     machine = Machine.here()
-    tests = [read_test(file) for path in paths for file in lit_files(path)]
+    files = [file for path in paths for file in lit_files(path)]
     counts: dict[str, int] = {}
     with ThreadPoolExecutor(jobs) as pool:
-        for lit_test, outcome in zip(tests, pool.map(machine.run, tests), strict=True):
+        for file, outcome in zip(files, pool.map(machine.run_file, files), strict=True):
             counts[outcome.status] = counts.get(outcome.status, 0) + 1
-            print(f"{outcome.status}: {lit_test.file}")
+            print(f"{outcome.status}: {file}")
             if outcome.status in FAILURES or (verbose and outcome.output):
                 print(outcome.output)
     print(", ".join(f"{count} {status}" for status, count in counts.items()) or "no test was found")
-    return int(not tests or any(status in counts for status in FAILURES))
+    return int(not files or any(status in counts for status in FAILURES))
 
 
 @click.command("update-checks")

@@ -90,11 +90,15 @@ def _shown(value: object) -> str:
 
 
 def timing_table(compilation: Compilation) -> Table:
-    """Return the stages and passes of a compilation, the longest first; a stage's time holds that of its passes."""
+    """Return the stages and passes of a compilation, the longest first; a stage's time holds that of its passes.
+
+    Imports, which happen once in a process, are a row of their own.
+    """
     rows = [(record.seconds, name, "") for name, record in compilation.records.items()]
+    rows += [(compilation.loading, "(imports)", "")] if compilation.loading else []
     for stage, passes in compilation.context.passes.items():
         rows += [(step.seconds, stage, step.name) for step in passes if step.seconds is not None]
-    total = sum(record.seconds for record in compilation.records.values())
+    total = sum(record.seconds for record in compilation.records.values()) + compilation.loading
     table = new_table("ms", "%", "stage", "pass")
     for seconds, stage, name in sorted(rows, key=lambda row: -row[0]):
         table.add_row(f"{seconds * 1e3:.1f}", f"{100 * seconds / total:.0f}" if total else "-", stage, name)

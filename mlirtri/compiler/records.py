@@ -81,6 +81,8 @@ class Compilation:
     """What the last stage gave."""
     why_no_text: str = ""
     """Why stages have no text that ran, as a help for who asks for it."""
+    loading: float = 0.0
+    """Seconds that imports of the compilers took, which a process does once; the stages' times are without."""
 
     @property
     def executable(self) -> Executable | None:

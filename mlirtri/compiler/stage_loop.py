@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mlirtri.compiler.printing import settle
@@ -40,6 +41,7 @@ def _run_all(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | 
     result = Compilation(context)
     for stage in pipeline.stages:
         context.stage = stage.name
+        result.loading += _load(stage)
         start = context.since = time.perf_counter()
         try:
             ir = settle(stage.kind, _run(stage, ir, context))
@@ -53,6 +55,15 @@ def _run_all(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | 
         result.records[stage.name] = record_of(stage, ir, seconds)
     result.ir = ir
     return result
+
+
+def _load(stage: Stage) -> float:
+    """Import what a stage needs, MLIR and TVM too, and return the seconds; a failure is for the stage to raise."""
+    start = time.perf_counter()
+    if isinstance(stage.run, LazyLowering):
+        with suppress(Exception):
+            stage.run.load()
+    return time.perf_counter() - start
 
 
 def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:

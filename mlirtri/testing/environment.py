@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlirtri.testing.run_lines import LitTest, Outcome, environment_of, run_test
+from mlirtri.errors import KernelError
+from mlirtri.testing.run_lines import LitTest, Outcome, environment_of, read_test, run_test
 from mlirtri.testing.tools import commands, native_filecheck, script
 from mlirtri.testing.update_checks import Update, updated
 
@@ -80,6 +81,13 @@ class Machine:
     def run(self, test: LitTest) -> Outcome:
         """Run a test."""
         return run_test(test, self.tools, self.environment, self.features)
+
+    def run_file(self, file: Path) -> Outcome:
+        """Run the test of a file; one that is none is unresolved."""
+        try:
+            return self.run(read_test(file))
+        except KernelError as error:
+            return Outcome("UNRESOLVED", str(error))
 
     def update(self, file: Path, keep: str | None = None) -> Update:
         """Return what `mlirtri update-checks` makes of a file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -81,6 +82,11 @@ class Example:
     """Lines of FileCheck, from the suffix of the prefix on: ``-LABEL: …`` or ``: …``."""
     options: str = ""
     requires: str = ""
+
+    @property
+    def file(self) -> str:
+        """The file's name: none of Python's own modules, which `python -m pytest` in the folder would import."""
+        return f"{self.stage}_stage.py" if self.stage in sys.stdlib_module_names else f"{self.stage}.py"
 
     @property
     def text(self) -> str:
@@ -165,7 +171,7 @@ def write_suite(folder: Path) -> list[Path]:
     workflow = WORKFLOW.format(name=file.name, folder=shlex.quote(within), version=metadata.version("mlirtri"))
     texts = {
         folder / "lit.cfg.py": CONFIGURATION,
-        **{folder / f"{example.stage}.py": example.text for example in EXAMPLES},
+        **{folder / example.file: example.text for example in EXAMPLES},
         folder / "opt.mlir": OPT,
         folder / "error.py": ERROR,
         file: workflow,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,17 @@ _AROUND = 400
 _SCRIPTS = ("lines.js", "difference.js", "pane.js", "search.js", "page.js")
 
 
-def trace_page(trace: Trace) -> str:
+@dataclass(frozen=True)
+class Watched:
+    """That a page is loaded again when a newer one is written."""
+
+    file: str
+    """The script beside the page, which has the newest page's stamp."""
+    stamp: str
+    """Which page this is."""
+
+
+def trace_page(trace: Trace, watched: Watched | None = None) -> str:
     """Return the page of a trace: one file of HTML that needs nothing else."""
     found = [OriginsOfTexts().of(kernel.texts) for kernel in trace.kernels]
     table, origins = LineTable(), OriginTable(main_file([lines for kernel in found for lines in kernel]))
@@ -33,7 +43,7 @@ def trace_page(trace: Trace) -> str:
     for kernel, lines in zip(trace.kernels, found, strict=True):
         pairs = zip(kernel.texts, lines, strict=True)
         kernels.append(kernel_row(kernel, [text_row(*pair, origins, table, bodies) for pair in pairs]))
-    return rendered(trace, Contents(table, origins, bodies, kernels, source))
+    return rendered(trace, Contents(table, origins, bodies, kernels, source), watched)
 
 
 @dataclass
@@ -47,7 +57,7 @@ class Contents:
     source: dict[str, Any] | None
 
 
-def rendered(trace: Trace, contents: Contents) -> str:
+def rendered(trace: Trace, contents: Contents, watched: Watched | None = None) -> str:
     """Return the page of a trace whose texts are packed."""
     table = contents.table
     data = {
@@ -58,13 +68,16 @@ def rendered(trace: Trace, contents: Contents) -> str:
         "lines": len(table.lines),
         "perChunk": LINES_PER_CHUNK,
     }
+    scripts = _SCRIPTS
+    if watched:
+        data["watched"], scripts = asdict(watched), (*_SCRIPTS, "watch.js")
     return _template().render(
         title=trace.title,
         notes=trace.notes,
         data=_embedded(data),
         chunks=[("colours", table.colours()), *_named("lines", table.chunks()), *_named("text", contents.bodies)],
         style=(_FOLDER / "page.css").read_text(),
-        script="".join((_FOLDER / name).read_text() for name in _SCRIPTS),
+        script="".join((_FOLDER / name).read_text() for name in scripts),
         kernels=[_plots(kernel) for kernel in trace.kernels],
         roofline=roofline(trace.kernels, trace.limits),
     )
@@ -74,13 +87,26 @@ def _named(name: str, chunks: Sequence[str]) -> list[tuple[str, str]]:
     return [(f"{name}-{number}", chunk) for number, chunk in enumerate(chunks)]
 
 
-def write_page(trace: Trace, path: Path) -> None:
-    """Write the page of a trace, so that a reader finds the one before or this one, and nothing in between."""
-    write_html(trace_page(trace), path)
+def write_page(trace: Trace, path: Path, stamp: str | None = None) -> None:
+    """Write the page of a trace, so that a reader finds the one before or this one, and nothing in between.
+
+    With a stamp, open pages of the same file with another stamp are loaded again.
+    """
+    if stamp is None:
+        write_html(trace_page(trace), path)
+        return
+    file = stamp_file(path)
+    write_html(trace_page(trace, Watched(file.name, stamp)), path)
+    write_html(f"watched({json.dumps(stamp)});\n", file)
+
+
+def stamp_file(path: Path) -> Path:
+    """Return the script beside a page that is watched."""
+    return path.with_name(f"{path.name}.stamp.js")
 
 
 def write_html(page: str, path: Path) -> None:
-    """Write a page in place of the one that is there, at once."""
+    """Write a page, or a script of one, in place of the one that is there, at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(page, encoding="utf-8")

@@ -287,6 +287,24 @@ def test_timing_lists_stages_and_passes_by_cost_on_stderr(tmp_path, capsys):
     assert {"canonicalize"} <= {row[3] for row in rows if len(row) == 4}
 
 
+def test_imports_of_the_compilers_are_no_time_of_a_stage(tmp_path):
+    from mlirtri.cli.reports import timing_table
+    from mlirtri.compiler.stage_loop import run_stages
+    from mlirtri.lowering.core.stage import CompileContext, Stage
+    from mlirtri.lowering.core.target import as_target
+    from mlirtri.lowering.pipelines import LazyLowering, Pipeline
+
+    (tmp_path / "slow_lowering.py").write_text("import time\ntime.sleep(0.2)\ndef lower(ir, context):\n    return ir\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        stage = Stage("slow", "python", LazyLowering("slow_lowering"))
+        compilation = run_stages("", Pipeline("one", (stage,)), CompileContext("k", as_target("cpu")))
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert compilation.seconds["slow"] < 0.2 <= compilation.loading
+    assert next(iter(timing_table(compilation).columns[2].cells)) == "(imports)"
+
+
 def test_ptx_without_nvcc_says_so(run, kernels, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     status, _, err = run("emit", f"{kernels}::scaled", "--target=cuda", "--stage=ptx")

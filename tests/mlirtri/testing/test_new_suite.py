@@ -17,6 +17,8 @@ from mlirtri.testing.new_suite import EXAMPLES, write_suite
 def test_each_stage_of_the_three_pipelines_has_an_example():
     pipelines = [PIPELINE_STAGES[name] for name in ("linalg", "relax", "mlir")] + list(TARGET_STAGES.values())
     assert {example.stage for example in EXAMPLES} == {stage.name for stages in pipelines for stage in stages}
+    # `python -m pytest` in the folder would import them in place of Python's own.
+    assert not {Path(example.file).stem for example in EXAMPLES} & sys.stdlib_module_names
 
 
 def test_a_new_suite_passes(tmp_path, monkeypatch, capsys):

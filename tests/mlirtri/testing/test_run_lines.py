@@ -89,5 +89,9 @@ def test_the_command_lists_outcomes_and_fails(tmp_path, capsys):
     assert "\nshown\n" in out
     assert out.endswith("1 PASS, 1 FAIL\n")
     assert run_command(["test", str(tmp_path / "a.py")]) == 0
-    assert run_command(["test", str(tmp_path / "c.py")]) == 1
-    assert "c.py has no RUN line" in capsys.readouterr().err
+    capsys.readouterr()
+    # A file that is no test keeps others from nothing.
+    assert run_command(["test", str(tmp_path / "c.py"), str(tmp_path / "a.py")]) == 1
+    out = capsys.readouterr().out
+    assert f"UNRESOLVED: {tmp_path / 'c.py'}\n{tmp_path / 'c.py'} has no RUN line\n" in out
+    assert out.endswith(f"PASS: {tmp_path / 'a.py'}\n1 UNRESOLVED, 1 PASS\n")

@@ -272,10 +272,13 @@ def test_watching_writes_the_page_again_after_a_change(tmp_path):
             assert process.stdout.readline().startswith("trace.html: mlir, ")
             (tmp_path / "k.py").write_text(KERNEL.replace("def softmax", "def normal"))
             assert process.stdout.readline().startswith("trace.html: mlir, ")
-            assert data_of((tmp_path / "trace.html").read_text())["title"].startswith("normal(")
+            data = data_of((tmp_path / "trace.html").read_text())
+            assert data["title"].startswith("normal(")
+            assert (tmp_path / "trace.html.stamp.js").read_text() == f'watched("{data["watched"]["stamp"]}");\n'
         finally:
             process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+    assert not (tmp_path / "trace.html.stamp.js").exists()
 
 
 def test_a_file_that_is_not_there_is_not_watched(capsys):

@@ -232,3 +232,29 @@ def test_the_page_of_a_network_opens_in_two_seconds_and_answers_in_a_tenth(brows
     seconds = seconds_of_actions(browser, page)
     assert seconds.pop("open") < 2, seconds
     assert max(seconds.values()) < 0.1, seconds
+
+
+def test_a_watched_page_is_loaded_again_at_the_same_place(browser, tmp_path):
+    from mlirtri.trace.data import Trace
+    from mlirtri.trace.page import stamp_file, write_page
+
+    kernel, path = softmax.compile(np.ones((8, 16), np.float32), pipeline="linalg").traced(), tmp_path / "w.html"
+    write_page(Trace("first", (kernel,)), path, stamp="1")
+    browser.get("about:blank")
+    browser.get(path.as_uri())
+    settle(browser)
+    click(browser, "#list .stage", "scheduled")
+    press(browser, "t")
+    assert address_ends(browser, "#linalg/scheduled")
+    theme = browser.execute_script("return document.documentElement.dataset.theme")
+    scrolled = browser.execute_script("const each = panes.first.scroll; each.scrollTop = 100; return each.scrollTop")
+    write_page(Trace("second", (kernel,)), path, stamp="2")
+    WebDriverWait(browser, 10).until(lambda browser: browser.title == "second")
+    settle(browser)
+    assert title(browser) == "linalg: scheduled"
+    assert browser.current_url.endswith("#linalg/scheduled")
+    assert scrolled > 0
+    assert browser.execute_script("return panes.first.scroll.scrollTop") == scrolled
+    assert browser.execute_script("return document.documentElement.dataset.theme") == theme
+    stamp_file(path).unlink()
+    browser.get_log("browser")
