@@ -28,7 +28,16 @@ from mlirtri.cli.options import (
 from mlirtri.cli.run_command import PIPELINES, compared, compiled, data_of, expected_results, results_of
 from mlirtri.errors import KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.pipelines import PIPELINE_STAGES
-from mlirtri.sources.packed_files import EXPECTED, INPUTS, line_of_arrays, user_modules, with_modules
+from mlirtri.sources.packed_files import (
+    EXPECTED,
+    FIRST_LINE,
+    INPUTS,
+    is_binary,
+    line_of_arrays,
+    line_of_program,
+    user_modules,
+    with_modules,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,13 +67,15 @@ def repro(
 
     It has the command, the error, the versions, the arguments' data, the IR of the last stage that was reached, and
     the text of FILE with the modules of yours that it imports, so that the command runs in an empty folder. There it
-    is tried. A kernel that does not fail is an error.
+    is tried. A model (ONNX, torch.export's) is packed into a Python file. A kernel that does not fail is an error.
     """
     from mlirtri.cli.data_files import abstract, read_inputs
 
     source, separator, entry = file.partition("::")
-    if output.suffix != Path(source).suffix:
-        raise UnknownOptionError(f"{output} has to run as {source} does", help=f"name it *{Path(source).suffix}")
+    suffix = _suffix_for(Path(source))
+    if output.suffix != suffix:
+        why = f"has to run as {source} does" if suffix == Path(source).suffix else f"holds {source}, which is binary"
+        raise UnknownOptionError(f"{output} {why}", help=f"name it *{suffix}")
     arrays, given = read_inputs(inputs), by_name(arguments)
     typed, chosen = {**abstract(arrays), **given}, (pipeline, target, schedule)
     failure = _failure_of(file, expected, arrays, given, chosen)
@@ -83,6 +94,11 @@ def repro(
     output.write_text(_packed(Path(source), facts, {name: held for name, held in data.items() if held}, stage, text))
     print(output)
     return _tried(output, words[1:], failure.reason)
+
+
+def _suffix_for(source: Path) -> str:
+    """Return the suffix of a packed file: that of its text, or Python's around a binary program."""
+    return ".py" if source.is_file() and is_binary(source) else source.suffix
 
 
 @dataclass(frozen=True)
@@ -187,7 +203,9 @@ def _last_stage(file: str, given: dict[str, Any], options: Any) -> tuple[str, st
             kernel: Kernel = compile_program(file, None, given, options, [stage])
             reached = (stage, kernel.compilation.records[stage].complete())
         except KernelError:
-            break
+            if reached[1]:
+                break
+            # An imported program has no stages of the frontend.
     return reached
 
 
@@ -196,21 +214,24 @@ def _stages(pipeline: str | None) -> tuple[str, ...]:
     return tuple(stage.name for stage in PIPELINE_STAGES[pipeline or "linalg"] if stage.kind in ("mlir", "tvmscript"))
 
 
-def _packed(file: Path, facts: list[str], data: Mapping[str, Mapping[str, np.ndarray]], stage: str, text: str) -> str:
-    """Return the file's text between comments, or only the comments where it is binary."""
-    comment, folder = "#" if file.suffix == ".py" else "//", f"{file.resolve().parent}/"
+def _text_of(file: Path) -> str:
+    """Return the text of a file, of Python with the modules that it imports."""
+    source = file.read_text().rstrip("\n")
     try:
-        source = file.read_text().rstrip("\n")
-        source = with_modules(source, user_modules(file)) if file.suffix == ".py" else source
-    except UnicodeDecodeError:
-        source = f"{comment} {file.name} is binary and has to be sent along"
+        return with_modules(source, user_modules(file)) if file.suffix == ".py" else source
     except (SyntaxError, ValueError):  # what is wrong with the text may be the failure
-        source = file.read_text().rstrip("\n")
+        return source
+
+
+def _packed(file: Path, facts: list[str], data: Mapping[str, Mapping[str, np.ndarray]], stage: str, text: str) -> str:
+    """Return the file's text, or the line that holds it where it is binary, between comments."""
+    comment, folder = "#" if _suffix_for(file) == ".py" else "//", f"{file.resolve().parent}/"
+    source = line_of_program(file) if is_binary(file) else _text_of(file)
     lines = [line.replace(folder, "") for fact in facts for line in fact.splitlines()]
     sign = "" if comment == "#" else f"{comment} "
     return "\n".join(
         [
-            *(f"{comment} {line}".rstrip() for line in ["mlirtri repro", *lines, f"----- {file.name} -----"]),
+            *(f"{comment} {line}".rstrip() for line in [FIRST_LINE, *lines, f"----- {file.name} -----"]),
             source,
             *(f"{sign}{line_of_arrays(name, arrays)}" for name, arrays in data.items()),
             *([f"{comment} ----- stage {stage} -----"] if text else []),

@@ -1,7 +1,7 @@
-"""Files that `mlirtri repro` writes: beside a kernel's text they hold the user's modules, and arrays.
+"""Files that `mlirtri repro` writes: beside a kernel's text they hold the user's modules, arrays, or a binary program.
 
-Modules are a call of `unpack` in the file, in front of the kernel. Arrays are lines that read as an assignment, so that
-`mlirtri reduce` keeps them, or as a comment of MLIR.
+Modules are a call of `unpack` in the file, in front of the kernel. Arrays and programs are lines that read as an
+assignment, so that `mlirtri reduce` keeps them, or as a comment of MLIR.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -23,19 +24,29 @@ import numpy as np
 
 INPUTS, EXPECTED = "__mlirtri_inputs__", "__mlirtri_expected__"
 """The names of arrays: arguments of the call, and what it should give."""
+PROGRAM = "__mlirtri_program__"
+"""The name of a model's bytes, with the name of its file before a colon."""
+FIRST_LINE = "mlirtri repro"
+"""What the first line says behind the sign of a comment."""
 _INSTALLED = ("site-packages", "dist-packages")
 
 
 def unpack(modules: Mapping[str, str]) -> None:
     """Make modules importable: their texts by file, relative to a folder of the import path."""
-    holder = tempfile.TemporaryDirectory(prefix="mlirtri-repro-")
-    atexit.register(holder.cleanup)
+    holder = _holder()
     for file, text in modules.items():
-        target = Path(holder.name, file)
+        target = holder / file
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
-    sys.path.insert(0, holder.name)
+    sys.path.insert(0, str(holder))
     importlib.invalidate_caches()
+
+
+def _holder() -> Path:
+    """Return a folder that is there until this process ends."""
+    holder = tempfile.TemporaryDirectory(prefix="mlirtri-repro-")
+    atexit.register(holder.cleanup)
+    return Path(holder.name)
 
 
 def with_modules(text: str, modules: Mapping[str, str]) -> str:
@@ -143,3 +154,41 @@ def arrays_in(text: str, name: str) -> dict[str, np.ndarray] | None:
         return None
     with np.load(io.BytesIO(base64.b64decode(match[1])), allow_pickle=False) as loaded:
         return {each: loaded[each] for each in loaded.files}
+
+
+def is_binary(file: Path) -> bool:
+    """Return whether a file is no Python and no text."""
+    if file.suffix == ".py":
+        return False
+    data = file.read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return True
+    return b"\0" in data
+
+
+def line_of_program(file: Path) -> str:
+    """Return the line that holds a binary program; `unpacked` reads it."""
+    return f'{PROGRAM} = "{file.name}:{base64.b64encode(file.read_bytes()).decode()}"'
+
+
+def unpacked(file: Path) -> Path | None:
+    """Return the file, under its own name, of the binary program that a packed file holds; None for another file."""
+    if file.suffix != ".py" or not file.is_file():
+        return None
+    return _unpacked_once(file.resolve(), file.stat().st_mtime_ns)
+
+
+@cache
+def _unpacked_once(file: Path, changed: int) -> Path | None:
+    with file.open(errors="replace") as opened:
+        if opened.readline().rstrip() != f"# {FIRST_LINE}":
+            return None
+        text = opened.read()
+    match = re.search(rf"^{PROGRAM} = [\"']([^\"':/]+):([A-Za-z0-9+/=]*)[\"']$", text, re.MULTILINE)
+    if match is None:
+        return None
+    program = _holder() / match[1]
+    program.write_bytes(base64.b64decode(match[2]))
+    return program

@@ -14,6 +14,7 @@ from mlirtri.programs.onnx_program import from_onnx
 from mlirtri.programs.program import Program
 from mlirtri.programs.relax_program import from_relax
 from mlirtri.programs.stablehlo_program import from_stablehlo
+from mlirtri.sources.packed_files import unpacked
 
 SUFFIXES = {
     ".mlir": None, ".mlirbc": None, ".stablehlo": "stablehlo", ".tosa": "tosa", ".onnx": "onnx", ".pt2": "torch",
@@ -24,21 +25,22 @@ _LANGUAGES = ((rb"\b(stablehlo|chlo|vhlo|StableHLO_v[\d.]+)\b", "stablehlo"), (r
 
 
 def is_program(spec: str) -> bool:
-    """Return whether ``FILE[::function]`` is a program's file: by its suffix, or stdin."""
+    """Return whether ``FILE[::function]`` is a program's: by its suffix, or stdin, or packed by `mlirtri repro`."""
     file = spec.partition("::")[0]
-    return file == STDIN or Path(file).suffix in SUFFIXES
+    return file == STDIN or Path(file).suffix in SUFFIXES or unpacked(Path(file)) is not None
 
 
 def load_program(file: str, language: str | None = None) -> Program:
     """Return the program of a file; `language`, a key of `IMPORT_STAGES`, overrides its suffix and content."""
     source = source_of(file)
-    language = language or SUFFIXES.get(Path(file).suffix) or language_of(source)
+    suffix = source.suffix if isinstance(source, Path) else ""
+    language = language or SUFFIXES.get(suffix) or language_of(source)
     return READERS[language](source)
 
 
 def source_of(file: str) -> bytes | Path:
-    """Return the path of a file, or what stdin holds."""
-    return sys.stdin.buffer.read() if file == STDIN else Path(file)
+    """Return the path of a file, or of the program that is packed in it, or what stdin holds."""
+    return sys.stdin.buffer.read() if file == STDIN else unpacked(Path(file)) or Path(file)
 
 
 def language_of(source: bytes | Path) -> str:

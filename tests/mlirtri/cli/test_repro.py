@@ -112,3 +112,26 @@ def test_what_is_missing_in_the_file_is_said(capsys):
     assert "four.txt" in err
     assert run_command(["repro", "k.py::bad", "--arg=a=f32[3]", "-o", "packed.txt"]) == 1
     assert "packed.txt has to run as k.py does" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["net.onnx", "net.pt2"])
+def test_a_model_is_packed_into_python(capsys, name):
+    if name == "net.onnx":
+        onnx = pytest.importorskip("onnx")
+        of = [onnx.helper.make_tensor_value_info(each, onnx.TensorProto.FLOAT, [2, 3]) for each in "xy"]
+        graph = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "g", of[:1], of[1:])
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), name)
+    else:
+        import torch
+
+        torch.export.save(torch.export.export(torch.nn.Linear(3, 2), (torch.ones(2, 3),)), name)
+    wrong = np.full((2, 3) if name == "net.onnx" else (2, 2), -5, np.float32)
+    np.save("wrong.npy", wrong)
+    options = ["--check-against=wrong.npy", "--pipeline=mlir"]
+    assert run_command(["repro", name, *options, "-o", "packed.py"]) == 0, capsys.readouterr()
+    text = Path("packed.py").read_text()
+    assert "# ----- stage llvmdialect -----\n" in text
+    Path(name).unlink()
+    capsys.readouterr()
+    assert run_command(command_in(text)) == 1
+    assert "differs from packed.py: result[0, 0] is " in capsys.readouterr().out
