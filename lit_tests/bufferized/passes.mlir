@@ -69,3 +69,38 @@ func.func @one_zero(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) -> (tensor<8x8xf32
   %1 = linalg.matmul ins(%b, %a : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// elementwise-in-place: the second operation writes over the first one's result.
+// CHECK-LABEL: func.func @in_place
+// CHECK-NOT: memref.alloc
+// CHECK: linalg.add {{.*}} outs(%[[RESULT:.*]] : memref<4xf32>)
+// CHECK: linalg.generic {{.*}} ins(%[[RESULT]] : memref<4xf32>) outs(%[[RESULT]] : memref<4xf32>)
+func.func @in_place(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  %0 = linalg.add ins(%a, %a : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %1 = tensor.empty() : tensor<4xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+      ins(%0 : tensor<4xf32>) outs(%1 : tensor<4xf32>) {
+  ^bb0(%x: f32, %out: f32):
+    %3 = math.exp %x : f32
+    linalg.yield %3 : f32
+  } -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// -----
+
+// separate-shared-memory: what two results are computed from is in neither's buffer.
+// promote-buffers-to-stack: small buffers are on the stack.
+// CHECK-LABEL: func.func @two_results
+// CHECK: %[[SHARED:.*]] = memref.alloca()
+// CHECK-NEXT: linalg.add {{.*}} outs(%[[SHARED]] : memref<4xf32>)
+func.func @two_results(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %e = tensor.empty() : tensor<4xf32>
+  %0 = linalg.add ins(%a, %a : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %1 = linalg.exp ins(%a : tensor<4xf32>) outs(%0 : tensor<4xf32>) -> tensor<4xf32>
+  %2 = linalg.log ins(%a : tensor<4xf32>) outs(%0 : tensor<4xf32>) -> tensor<4xf32>
+  return %1, %2 : tensor<4xf32>, tensor<4xf32>
+}
