@@ -263,9 +263,9 @@ def _code(slow: Any, fast: Any, launch: LaunchCost | None) -> Iterator[str]:
     other_launch = _counterpart(launch, fast.row.launches)
     mine, other = _loop(slow, launch), _loop(fast, other_launch)
     name = f"{launch.name}" + (f" ({launch.line})" if launch.line else "") if launch else "its hot loop"
-    facts = [*_threads(launch, other_launch), *_differences(mine, other, fast.row.name)]
+    facts = [fact for _, fact in sorted(_facts(launch, other_launch, mine, other, fast.row.name), key=_by_factor)]
     if facts:
-        yield f"{name} {', '.join(facts)}. To change it: {_remedy(slow, fast, facts)}"
+        yield f"{name} {'; '.join(facts)}. To change it: {_remedy(slow, fast, facts)}"
     elif launch and launch.roofline is not None and other_launch and other_launch.roofline is not None:
         yield (
             f"{name} reaches {100 * launch.roofline:.0f} % of the roofline, and {fast.row.name}'s {other_launch.name} "
@@ -274,29 +274,50 @@ def _code(slow: Any, fast: Any, launch: LaunchCost | None) -> Iterator[str]:
         )
 
 
-def _threads(launch: LaunchCost | None, other: LaunchCost | None) -> Iterator[str]:
-    if launch and other and launch.threads == 1 and other.threads != 1 and host_threads() > 1:
-        yield f"runs in one thread, not in {other.threads or host_threads()}"
+def _facts(
+    launch: LaunchCost | None, other_launch: LaunchCost | None, mine: LoopCode | None, other: LoopCode | None, fast: str
+) -> Iterator[tuple[float, str]]:
+    """Yield what a launch and its hot loop have worse than the other row's, and by what factor each may cost time."""
+    if launch and other_launch and launch.threads == 1 and other_launch.threads != 1 and host_threads() > 1:
+        threads = other_launch.threads or host_threads()
+        yield threads, f"{_ONE_THREAD}, not in {threads}"
+    if mine is not None and other is not None:
+        yield from _differences(mine, other, fast)
 
 
-def _differences(mine: LoopCode | None, other: LoopCode | None, fast: str) -> Iterator[str]:
-    """Yield what the hot loop has worse than the other row's, the most costly first."""
-    if mine is None or other is None:
-        return
+_ONE_THREAD = "runs in one thread"
+
+
+def _by_factor(fact: tuple[float, str]) -> float:
+    return -fact[0]
+
+
+def _differences(mine: LoopCode, other: LoopCode, fast: str) -> Iterator[tuple[float, str]]:
     if mine.calls > other.calls:
-        yield f"calls functions for each element ({mine.calls} in the loop, {other.calls} in {fast}'s)"
+        yield math.inf, f"calls functions for each element ({mine.calls} in the loop, {other.calls} in {fast}'s)"
     if mine.is_double and not other.is_double:
-        yield f"computes in 64 bits where {fast} computes in 32"
+        yield 2, f"computes in 64 bits where {fast} computes in 32"
     is_narrower = mine.packed and other.packed and mine.width < other.width
     if (mine.is_scalar and not other.is_scalar) or is_narrower or (other.fused and not mine.fused):
-        yield f"has {mine} in its hot loop, and {fast} {other}"
+        lanes = other.width / (mine.width if mine.packed else _SCALAR) if other.packed else 1
+        yield lanes * (1.5 if other.fused and not mine.fused else 1), f"has {mine} in its hot loop, and {fast} {other}"
     if mine.gathers > other.gathers:
-        yield f"gathers elements that lie apart ({mine.gathers} such loads in the loop, {other.gathers} in {fast}'s)"
+        # One load for each element in place of one for a vector.
+        text = f"gathers elements that lie apart ({mine.gathers} such loads in the loop, {other.gathers} in {fast}'s)"
+        yield max(other.width, mine.width) / _SCALAR, text
+
+
+_SCALAR = 32
+"""Bits of an element, to say how many a vector has."""
 
 
 def _remedy(slow: Any, fast: Any, facts: Sequence[str]) -> str:
+    rows = [(each.kernel.pipeline.name, _schedule(each.kernel)) for each in (slow, fast)]
+    if facts[0].startswith(_ONE_THREAD) and rows[0] == rows[1]:
+        return "MLIRTRI_NUM_THREADS is what the rows differ in; larger loops are divided among threads"
     if facts[0].startswith("gathers"):
-        return "let the last axis of the array be the one that the loop runs along"
+        other = f"{_vectorise(slow.kernel, fast.kernel)}; or " if slow.kernel.pipeline.name in WITHOUT_TVM else ""
+        return f"{other}let the last axis of the array be the one that the loop runs along"
     return _vectorise(slow.kernel, fast.kernel)
 
 

@@ -12,8 +12,9 @@ import torch
 import mlirtri as mt
 from mlirtri.cli.main import run_command
 from mlirtri.lowering.fusion import cost_guard
+from mlirtri.measure import why
 from mlirtri.measure.limits import Limits
-from mlirtri.measure.machine_code import hottest_loop, innermost_loops
+from mlirtri.measure.machine_code import LoopCode, hottest_loop, innermost_loops
 from mlirtri.measure.rows import Comparison, LaunchCost, Row
 from mlirtri.measure.why import why_slower
 
@@ -164,6 +165,30 @@ def test_the_first_reason_explains_most_of_the_time():
     assert "gathers elements that lie apart (1 such loads" in reasons_of([replace(launch, seconds=5e-5)], gathered)[0]
     called = LISTING.replace("\tvaddps", "\tcall expf\n\tvaddps")
     assert "calls functions for each element" in reasons_of([replace(launch, seconds=5e-5)], called)[0]
+
+
+def test_the_fact_that_may_cost_most_stands_first(monkeypatch):
+    @mt.jit
+    def product(a, b):
+        return a @ b
+
+    a = np.ones((128, 128), np.float32)
+    monkeypatch.setattr(why, "host_threads", lambda: 2)
+    loops = {"slow": LoopCode(scalar=2, packed=0, fused=0, width=0, calls=0), "fast": LoopCode(0, 4, 2, 512, 0)}
+    monkeypatch.setattr(why, "_loop", lambda contender, launch: loops[contender.row.name])
+    contenders = []
+    for name, pipeline, seconds, threads in (("slow", "mlir", 1.0, 1), ("fast", "linalg", 0.1, 2)):
+        launch = LaunchCost("product", seconds, 1000, 1000, threads, line="k.py:3")
+        row = Row(name, kernels=1, bytes=1000, run_seconds=seconds, launches=(launch,))
+        contenders.append(SimpleNamespace(row=row, kernel=product.compile(a, a, pipeline=pipeline)))
+    [text] = why._code(*contenders, contenders[0].row.launches[0])
+    assert text.startswith("product (k.py:3) has scalar instructions, without fused multiply-adds in its hot loop")
+    assert '; runs in one thread, not in 2. To change it: pipeline="linalg"' in text
+    # Rows of one pipeline and schedule differ in a setting.
+    loops["slow"] = loops["fast"]
+    slow = SimpleNamespace(row=contenders[0].row, kernel=contenders[1].kernel)
+    [text] = why._code(slow, contenders[1], slow.row.launches[0])
+    assert "runs in one thread, not in 2. To change it: MLIRTRI_NUM_THREADS is what the rows differ in" in text
 
 
 def test_reasons_stand_below_what_they_explain_in_reports():
