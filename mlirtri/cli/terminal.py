@@ -23,11 +23,11 @@ def table(*headings: str) -> Any:
 
 
 def show(renderable: RenderableType, stderr: bool = False) -> None:
-    """Print a table to stdout or stderr, untruncated where stdout is no terminal."""
+    """Print a table to stdout or stderr, where stdout is no terminal with lines that are as long as they have to be."""
     from rich.console import Console
 
     is_free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    console = Console(width=200 if is_free else None, highlight=False)
+    console = Console(width=10_000 if is_free else None, highlight=False)
     # Printed by us: rich would end the process where a reader leaves early.
     with console.capture() as text:
         console.print(renderable)

@@ -190,7 +190,8 @@ def _pairs(slow: Any) -> list[str]:
         for sentence, times in list(apart.items())[:_SEVERAL]
     ]
     if more := sum(list(apart.values())[_SEVERAL:]):
-        shown.append(f"{more} more pairs are apart: `mlirtri emit --explain-fusion` lists them")
+        what = "1 more pair is" if more == 1 else f"{more} more pairs are"
+        shown.append(f"{what} apart: `mlirtri emit --explain-fusion` lists them")
     return shown
 
 
