@@ -151,6 +151,10 @@ class Calling:
         self.sizes.check(name, self.inputs, leaves)
         return leaves
 
+    def takes(self, name: str) -> bool:
+        """Return whether the module has a parameter of this name."""
+        return name in self.names or name in self.arguments.children()[1].context
+
     def _in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         placed, named = list(args), dict(kwargs)
         while len(placed) < len(self.names) and self.names[len(placed)] in named:
@@ -191,8 +195,6 @@ def _shown(spec: pytree.TreeSpec) -> str:
 
 
 def _help(missing: Sequence[str], unknown: Sequence[str]) -> str | None:
-    if "out" in unknown:
-        return "a program is called as its module, which takes no out: write out.copy_(program(...))"
     if missing and not unknown:
         return None
     return "to pass what the module was exported without, export it with that"

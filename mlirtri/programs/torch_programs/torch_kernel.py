@@ -85,8 +85,45 @@ class TorchKernel(Kernel):
             raise
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if "out" in kwargs and not self.calling.takes("out"):
+            return self._into(kwargs["out"], args, {name: value for name, value in kwargs.items() if name != "out"})
         leaves = self.calling.flattened(self.name, args, kwargs)
         return pytree.tree_unflatten(self.on_leaves(leaves), self.calling.results)
+
+    def _into(self, out: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call, and copy the results into `out`, of their structure or a tuple: arguments may be in it, no weights."""
+        targets, structure = pytree.tree_flatten(out)
+        self._check_targets(targets, type(out) is tuple or structure == self.calling.results)
+        results = self.on_leaves(self.calling.flattened(self.name, args, kwargs))
+        for number, (target, result) in enumerate(zip(targets, results, strict=True)):
+            wanted, given = _kind(result), _kind(target)
+            if wanted != given:
+                raise ArgumentMismatchError(f"{self.name}(): out of result {number} has to be {wanted}, got {given}")
+        with torch.no_grad():
+            for target, result in zip(targets, results, strict=True):
+                _settled(as_torch(target) if isinstance(target, np.ndarray) else target).copy_(_as_tensor(result))
+        return pytree.tree_unflatten(targets, self.calling.results)
+
+    def _check_targets(self, targets: list[Any], fits: bool) -> None:
+        """Raise `ArgumentMismatchError` for what results cannot be written into, before anything is computed."""
+        calling = self.calling
+        if calling.input_updates or calling.buffer_updates or any(leaf.kind != "result" for leaf in calling.returned):
+            problem = "a module that writes, or returns more than tensors that it computes, takes no out"
+            raise ArgumentMismatchError(f"{self.name}(): {problem}", help="write out.copy_(program(...))")
+        fits = fits and len(targets) == calling.results.num_leaves
+        if not fits or not all(isinstance(each, (torch.Tensor, np.ndarray)) for each in targets):
+            raise ArgumentMismatchError(
+                f"{self.name}(): out has to be of the results' structure, with a tensor or an array for each",
+                help=f"the results are {pytree.tree_unflatten(['·'] * calling.results.num_leaves, calling.results)}",
+            )
+        for number, target in enumerate(targets):
+            if problem := why_not_writable(_settled(target)):
+                raise ArgumentMismatchError(f"{self.name}(): out of result {number} {problem}")
+            if any(_meet(target, other) for other in targets[:number]):
+                raise ArgumentMismatchError(f"{self.name}(): two results have one out, or share memory in it")
+            for name in self._owners.get(_memory(target), ()):
+                if _meet(target, self.held[name]):
+                    raise ArgumentMismatchError(f"{self.name}(): out of result {number} is the module's {name!r}")
 
     def on_leaves(self, leaves: list[Any]) -> list[Any]:
         """Call with flat arguments, and return flat results."""
@@ -165,6 +202,11 @@ def _shared(kernel: str, first: str, other: str) -> ArgumentMismatchError:
     return ArgumentMismatchError(
         f"{kernel}(): {first!r} shares memory with {other!r}, and the module writes there", help="pass a copy of one"
     )
+
+
+def _kind(value: Any) -> str:
+    """Return the dtype and the shape of a tensor or array, as errors name them."""
+    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
 
 
 def _settled(leaf: Any) -> Any:

@@ -29,9 +29,59 @@ def test_one_argument_needs_no_tuple_and_archives_are_named_after_their_file(tmp
     assert torch.equal(program(x), x * 2)
 
 
-def test_out_is_refused_where_the_module_has_none():
-    with pytest.raises(ArgumentMismatchError, match=r"write out.copy_\(program"):
-        mt.from_torch(Doubled(), torch.ones(3))(torch.ones(3), out=torch.ones(3))
+class Parts(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4, 3))
+
+    def forward(self, x):
+        a = x.T.reshape(4, 3) + self.weight
+        return x * 2, a, a
+
+
+def test_out_takes_the_results():
+    module, x = Parts(), torch.randn(4, 3)
+    program = mt.from_torch(module, x)
+    # The first call goes another way than later ones.
+    for _ in range(3):
+        wide = torch.zeros(4, 5)
+        out = torch.empty(3, 4).T, wide[:, 1:4], np.empty((4, 3), np.float32)
+        results = program(x, out=out)
+        assert all(result is target for result, target in zip(results, out, strict=True))
+        for target, expected in zip(out, module(x), strict=True):
+            np.testing.assert_allclose(target, expected.detach(), rtol=1e-6)
+        assert not wide[:, 0].any()
+        # An argument may be written: it has been read.
+        given = x.clone()
+        program(given, out=(torch.empty(4, 3), given, torch.empty(4, 3)))
+        np.testing.assert_allclose(given, module(x)[1].detach(), rtol=1e-6)
+
+
+def test_out_that_does_not_fit_is_refused():
+    module, x = Parts(), torch.ones(4, 3)
+    program, good = mt.from_torch(module, x), [torch.empty(4, 3) for _ in range(3)]
+    cases = [
+        (torch.empty(4, 2), r"out of result 0 has to be float32\[4, 3\], got float32\[4, 2\]"),
+        (torch.empty(4, 3, dtype=torch.float64), "got float64"),
+        (torch.empty(1, 3).expand(4, 3), "several elements at one address"),
+        (good[1], "two results have one out"),
+        (module.weight.data, "out of result 0 is the module's 'weight'"),
+        (3, "out has to be of the results' structure"),
+    ]
+    for _ in range(2):
+        for first, message in cases:
+            with pytest.raises(ArgumentMismatchError, match=message):
+                program(x, out=(first, *good[1:]))
+        program(x)
+    writes = mt.from_torch(Writes(), torch.ones(3))
+    with pytest.raises(ArgumentMismatchError, match="takes no out"):
+        writes(torch.ones(3), out=torch.ones(3))
+
+
+class Writes(torch.nn.Module):
+    def forward(self, x):
+        x += 1
+        return x * 2
 
 
 @pytest.mark.parametrize(
