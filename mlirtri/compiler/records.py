@@ -124,10 +124,12 @@ class Texts(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._compilation.records)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Return the stages with the lines of their texts and the time that they took."""
         lines = [f"{name:12} {note}" for name, note, _, _ in self._notes()]
         return "\n".join([*lines, 'index it with a name for the text: ir["tri"]'])
+
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         from mlirtri.trace.colours import texts_html  # loads Pygments
