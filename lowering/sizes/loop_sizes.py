@@ -7,14 +7,19 @@ source of both arms, becomes a tensor of unknown content and that size: size inf
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, bufferization, ir, operations_named
 from mlirtri.lowering.mlir.aliasing import is_inside, terminator
-from mlirtri.lowering.mlir.reading import defined_by, integer_constant
+from mlirtri.lowering.mlir.reading import defined_by, definition, integer_constant
 from mlirtri.lowering.sizes.conditions import dim
 
 Predicate = tuple[ir.Value, bool]
 """An i1 value, and the value that it has to have."""
+Size: TypeAlias = "int | tuple[ir.Value, int]"
+"""A size: a number, or a tensor and its axis; with axis 0, an index value of that size."""
+_SIZES_FROM = {"tensor.empty": 0, "bufferization.alloc_tensor": 0, "tensor.expand_shape": 1}
+"""Operations whose dynamic sizes are operands, with the position of the first."""
 DESTINATION_STYLE = ("linalg.", "tm_tensor.")
 """Dialects whose results have the sizes of their last operands."""
 DESTINATIONS = {"tensor.insert": 1, "tensor.insert_slice": 1, "tensor.cast": 0}
@@ -125,8 +130,7 @@ def _stand_in(value: ir.Value, source: ir.Value | list[ir.Value]) -> ir.Value:
 def _carried_from(value: ir.Value) -> ir.Value | None:
     loop, position = value.owner.owner.operation, value.arg_number
     if loop.name == "scf.for":
-        keeps = position > 0 and _root(terminator(value.owner).operands[position - 1]) == value
-        return loop.operands[2 + position] if keeps else None
+        return _before_for(loop, position - 1) if position > 0 else None
     if loop.name != "scf.while":
         return None
     before, after = (region.blocks[0] for region in loop.regions)
@@ -155,13 +159,42 @@ def _start(value: ir.Value) -> ir.Value | None:
     """Return the tensor outside of a loop or branch that has the sizes of its result `value`; else None."""
     operation, position = value.owner.operation, value.result_number
     if operation.name == "scf.for":
-        block = operation.regions[0].blocks[0]
-        carried = block.arguments[1 + position]
-        return operation.operands[3 + position] if _root(terminator(block).operands[position]) == carried else None
+        return _before_for(operation, position)
     if operation.name == "scf.if":
         arms = {_root(terminator(region.blocks[0]).operands[position]) for region in operation.regions}
         return arms.pop() if len(arms) == 1 and not is_inside(next(iter(arms)), operation) else None
     return _start_of_while(operation, position) if operation.name == "scf.while" else None
+
+
+def _before_for(loop: ir.Operation, position: int, assumed: frozenset[int] = frozenset()) -> ir.Value | None:
+    """Return the initial value of what an `scf.for` carries if each iteration yields a tensor of its sizes.
+
+    That may follow from the sizes of other carried tensors: it is shown for all of them by induction over iterations,
+    `assumed` being those of which it is assumed for the iterations before.
+    """
+    block, initial = loop.regions[0].blocks[0], loop.operands[3 + position]
+    carried, yielded = list(block.arguments)[1:], _root(terminator(block).operands[position])
+    if yielded == carried[position]:
+        return initial
+    if not isinstance(initial.type, ir.RankedTensorType) or initial.type != yielded.type:
+        return None
+    for axis in (axis for axis, size in enumerate(initial.type.shape) if size < 0):
+        before = _sizes_of_axis(initial, axis)
+        after = {_size_before(size, loop, carried, assumed | {position}) for size in _sizes_of_axis(yielded, axis)}
+        if len(before) != 1 or after != before:
+            return None
+    return initial
+
+
+def _size_before(size: Size, loop: ir.Operation, carried: list[ir.Value], assumed: frozenset[int]) -> Size | None:
+    """Return a size with the initial value in place of a carried tensor; None where the loop may change that."""
+    if isinstance(size, int) or size[0] not in carried:
+        return size
+    other = carried.index(size[0])
+    if other not in assumed and _before_for(loop, other, assumed) is None:
+        return None
+    sizes = _sizes_of_axis(loop.operands[3 + other], size[1])
+    return next(iter(sizes)) if len(sizes) == 1 else None
 
 
 def _start_of_while(loop: ir.Operation, position: int) -> ir.Value | None:
@@ -195,6 +228,42 @@ def _root(value: ir.Value) -> ir.Value:
         else:
             break
     return value
+
+
+def _sizes_of_axis(value: ir.Value, axis: int) -> frozenset[Size]:
+    """Return what the size of an axis is traced back to: one, or of branches one of several."""
+    if (size := value.type.shape[axis]) >= 0:
+        return frozenset([size])
+    value = _root(value)
+    operation = definition(value)
+    if operation is None:
+        return frozenset([(value, axis)])
+    if operation.name in _SIZES_FROM:
+        given = list(operation.operands)[_SIZES_FROM[operation.name] :]
+        return _traced_sizes(given[sum(size < 0 for size in value.type.shape[:axis])])
+    if operation.name == "scf.if":
+        arms = [terminator(region.blocks[0]).operands[value.result_number] for region in operation.regions]
+        return frozenset().union(*(_sizes_of_axis(arm, axis) for arm in arms))
+    if operation.name == "tensor.collapse_shape":
+        group = [index.value for index in operation.attributes["reassociation"][axis]]
+        others = [index for index in group if operation.operands[0].type.shape[index] != 1]
+        if len(others) == 1:
+            return _sizes_of_axis(operation.operands[0], others[0])
+    return frozenset([(value, axis)])
+
+
+def _traced_sizes(size: ir.Value) -> frozenset[Size]:
+    operation = definition(size)
+    if operation is None:
+        return frozenset([(size, 0)])
+    if operation.name == "tensor.dim" and (axis := integer_constant(operation.operands[1])) is not None:
+        return _sizes_of_axis(operation.operands[0], axis)
+    # A slice of a whole axis has the size `max(min(size, size), 0)`.
+    if operation.name == "arith.maxsi" and integer_constant(operation.operands[1]) == 0:
+        return _traced_sizes(operation.operands[0])
+    if operation.name == "arith.minsi":
+        return frozenset().union(*map(_traced_sizes, operation.operands))
+    return frozenset([(size, 0)])
 
 
 def _before_reshapes(value: ir.Value) -> ir.Value | None:

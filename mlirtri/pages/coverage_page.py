@@ -140,7 +140,7 @@ were run in pipeline `linalg`: 1790 gave the expected numbers, 9 were refused, a
 | refused | why |
 |---|---|
 | `ImageDecoder` (9 tests) | a decoder of files, not a tensor program |
-| `LSTM` with peepholes or lengths, and other activations, clipping or coupled gates | torch-mlir has no lowering |
+| recurrent layers with `Affine` or `ScaledTanh` and no scales for it | ONNX has no defaults |
 | a loop that collects results, of an unknown number of iterations | the length of its buffers is not known |
 | `Unique` of slices, of more than 2^24 elements in all pairs of slices | it compares all pairs |
 | `ai.onnx.ml`, training, strings, sequences, optional values | not tensor programs |

@@ -10,9 +10,8 @@ imports this package.
 - `fold.py`, `unroll.py`: what is known before the graph runs, also how often loops do
 - `loops.py`, `torch_loops.py`: loops that remain, with results in buffers that they carry, as torch's
 - `repairs.py`: nodes that torch-mlir lowers incorrectly or not at all, rewritten or refused; by family `casts.py`,
-  `detection.py`, `quantization.py`, `pools.py`, `layers.py`, `indexing.py`, `recurrences.py` with
-  `sequences.py`, `resize.py`, `samples.py`, `selection.py` and
-  `transforms.py`
+  `detection.py`, `quantization.py`, `pools.py`, `layers.py`, `indexing.py`, `recurrences.py` with `recurrent_cells.py`,
+  `resize.py`, `samples.py`, `selection.py` and `transforms.py`
 - `graph.py`: the model to an `OnnxGraph`, by all of these, with weights as inputs
 - `onnx_to_torch.py`: an `OnnxGraph` to the torch dialect
 """

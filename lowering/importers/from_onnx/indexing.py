@@ -1,4 +1,4 @@
-"""Rewrite scatters by extrema or of run-time many indices, padding that wraps round, 16-bit ranges, empty reshapes."""
+"""Rewrite scatters, padding that wraps round, 16-bit ranges and empty reshapes."""
 
 from __future__ import annotations
 
@@ -161,7 +161,27 @@ def _row_numbers(add: Nodes, indices: str, shape: list[int]) -> str:
     return add("ReduceSum", parts, add.constant(np.array([-1])), keepdims=0)
 
 
+def _cached(node: NodeProto, values: Values) -> list[NodeProto]:
+    """Replace a run of a cache, where each batch says, by a gather for every position and a choice."""
+    cache, update = (static_shape(node, name, values) for name in node.input[:2])
+    axis = attribute_of(node, "axis", -2) % len(cache)
+    add, length, count = Nodes(node), cache[axis], update[axis]
+    first = operand(node, 2) or add.constant(np.zeros(cache[0], np.int64))
+    batches = [cache[0], *[1] * (len(cache) - 1)]
+    line = [-1 if position == axis else 1 for position in range(len(cache))]
+    positions = add.constant(np.arange(length).reshape(line))
+    offset = add("Sub", positions, add("Reshape", first, add.constant(np.array(batches))))
+    if attribute_of(node, "mode", b"linear") == b"circular":
+        offset = add("Mod", offset, add.constant(np.array(length)))
+    zero, last = add.constant(np.array(0)), add.constant(np.array(count - 1))
+    inside = add("And", add("GreaterOrEqual", offset, zero), add("LessOrEqual", offset, last))
+    every = add("Expand", add("Clip", offset, zero, last), add.constant(np.array(cache)))
+    new = add("GatherElements", node.input[1], every, axis=axis)
+    add("Where", inside, new, node.input[0], result=0)
+    return add.nodes
+
+
 INDEXING: dict[str, Rewrite] = {
     "ScatterElements": _scattered, "Pad": _wrapped, "Range": _range, "Reshape": _reshaped, "Einsum": _contracted,
-    "GatherND": _gathered, "ScatterND": _scattered_slices,
+    "GatherND": _gathered, "ScatterND": _scattered_slices, "TensorScatter": _cached,
 }  # fmt: skip

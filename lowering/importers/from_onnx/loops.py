@@ -85,14 +85,15 @@ def for_loop(
     add: Nodes,
     count: int | str,
     carried: Sequence[str],
-    kinds: Sequence[tuple[int, Sequence[int]]],
+    kinds: Sequence[tuple[int, Sequence[int | str]]],
     body: Callable[..., list[str]],
     part: str = "loop",
 ) -> list[str]:
     """Create a Loop of `count` iterations, a number or the name of one, and return the names of its results.
 
-    `kinds` are the element types and shapes of the carried values. ``body(inner, index, *carried)`` creates the nodes
-    of an iteration by `inner`, and returns the names of the carried values after it.
+    `kinds` are the element types and shapes of the carried values, with names for sizes of run time.
+    ``body(inner, index, *carried)`` creates the nodes of an iteration by `inner`, and returns the names of the carried
+    values after it.
     """
     inner = Nodes(helper.make_node("Loop", [], [], name=add.label(part)))
     names = [f"{inner.node.name}.{name}" for name in ("index", "goes", *(f"carried{n}" for n in range(len(carried))))]

@@ -167,7 +167,7 @@ def _note_carried(graph: GraphProto) -> bool:
         pairs = zip(node.output, body.input[2:], body.output[1:], strict=False) if body else ()
         for name, before, after in pairs:
             shape = before.type.tensor_type.shape
-            is_known = all(size.HasField("dim_value") for size in shape.dim) and before.type == after.type
+            is_known = all(size.WhichOneof("value") for size in shape.dim) and before.type == after.type
             if name and name not in known and is_known and before.type.tensor_type.HasField("shape"):
                 notes[name] = onnx.ValueInfoProto(name=name, type=before.type)
     kept = [value for value in graph.value_info if value.name not in notes]

@@ -1,180 +1,197 @@
-"""Rewrite recurrent layers that run backward or have lengths of sequences, and scatters into caches."""
+"""Rewrite recurrent layers: one product of all inputs, and a loop over the steps of each direction.
+
+torch-mlir's lowerings read no lengths and few attributes, multiply each input by itself, and transpose the weights at
+each step.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from onnx import NodeProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
+from mlirtri.lowering.importers.from_onnx.loops import for_loop
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
-from mlirtri.lowering.importers.from_onnx.sequences import (
-    Lengths,
-    check_steps,
-    gru_steps,
-    has_default_cells,
-    lstm_steps,
-)
+from mlirtri.lowering.importers.from_onnx.recurrent_cells import GATES, STATES, Parameters, Step, step_of
 
-
-def _lengths(node: NodeProto, values: Values) -> str:
-    """Return `sequence_lens`, empty if all are the length of the input; torch-mlir's lowerings do not read them."""
-    name = operand(node, 4)
-    if not name:
-        return ""
-    shape = static_shape(node, node.input[0], values)
-    length = shape[1 if attribute_of(node, "layout", 0) else 0]
-    lengths = values.constants.get(name)
-    if lengths is None:
-        return name
-    if (lengths < 0).any() or (lengths > length).any():
-        raise UnsupportedOperationError(
-            f"node {node.name!r} is a {node.op_type} over sequences of {lengths.tolist()} steps in an input of "
-            f"{length}",
-            help="give lengths from 0 to that of the input",
-        )
-    return name if (lengths != length).any() else ""
-
-
-def _without_lengths(node: NodeProto) -> Any:
-    if not operand(node, 4):
-        return node
-    whole = type(node)()
-    whole.CopyFrom(node)
-    whole.input[4] = ""
-    return whole
-
-
-_PARTS = {"RNN": (1, 1), "GRU": (2, 1), "LSTM": (3, 2)}
-"""By layer: the activations of a direction, and the states."""
-_SHARED = ("activation_alpha", "activation_beta", "clip", "hidden_size", "linear_before_reset", "input_forget")
+MIN_STEPS = 4
+"""With fewer steps they are written out, so that they fuse with what is around them."""
+_TIME_FIRST = {"states": [1, 0, 2], "outputs": [2, 0, 1, 3]}
+"""The permutations between ``layout=0`` and ``layout=1``, which has batches first."""
 
 
 def _recurrence(node: NodeProto, values: Values) -> list[NodeProto]:
-    """Run each direction of a layer forward, over reversed inputs for the backward one."""
-    lengths = _lengths(node, values)
-    has_holes = node.op_type == "LSTM" and bool(operand(node, 7))
+    """Run each direction of a layer, and join their outputs and their final states."""
+    layer = _Layer(node, values)
     direction = attribute_of(node, "direction", b"forward")
-    is_lowered = direction == b"forward" or (node.op_type == "LSTM" and direction == b"bidirectional")
-    # torch-mlir multiplies each input by itself, and transposes the weights at each step.
-    if is_lowered and not lengths and not has_holes and not _has_plain_steps(node, values):
-        return [_without_lengths(node)]
-    if attribute_of(node, "layout", 0) or attribute_of(node, "activation_alpha", None):
-        kind = "a backward" if not is_lowered else "with peepholes a" if has_holes else "over several lengths a"
-        raise UnsupportedOperationError(
-            f"node {node.name!r} is {kind} {node.op_type} with batches first, or parameters of activations",
-            help="export it time first, with the default activations",
-        )
-    layer = _Layer(node, values, lengths)
     count = 2 if direction == b"bidirectional" else 1
-    directions = [layer.direction(number, direction != b"forward" and number == count - 1) for number in range(count)]
-    for position, parts in enumerate(zip(*directions, strict=True)):
+    parts = [layer.run(number, direction != b"forward" and number == count - 1) for number in range(count)]
+    for position, joined in enumerate(zip(*parts, strict=True)):
         if len(node.output) > position and node.output[position]:
-            layer.add("Concat", *parts, axis=0 if position else 1, result=position)
+            layer.give(position, list(joined))
     return layer.add.nodes
 
 
-def _has_plain_steps(node: NodeProto, values: Values) -> bool:
-    """Return whether a layer is written as one product of all inputs and a loop over steps."""
-    is_odd = attribute_of(node, "layout", 0) or attribute_of(node, "activation_alpha", None)
-    is_static = values.static_shape(node.input[0]) is not None and values.static_shape(node.input[2]) is not None
-    return node.op_type in ("LSTM", "GRU") and is_static and not is_odd and has_default_cells(node)
-
-
 class _Layer:
-    """Builds the directions of a layer, each run forward."""
+    """Builds the directions of a layer, whose sizes may be known at run time only."""
 
-    def __init__(self, node: NodeProto, values: Values, lengths: str):
-        self.add, self.node, self.values = Nodes(node), node, values
-        self.shape = static_shape(node, node.input[0], values)
+    def __init__(self, node: NodeProto, values: Values):
+        self.add, self.node = Nodes(node), node
+        self.is_batch_first = bool(attribute_of(node, "layout", 0))
         self.hidden = static_shape(node, node.input[2], values)[-1]
-        self.lengths = Lengths(self.add, lengths, self.shape[0]) if lengths else None
-        self.attributes = {name: value for name in _SHARED if (value := attribute_of(node, name, None)) is not None}
-        reads_cells = bool(lengths) and len(node.output) > 2 and bool(node.output[2])
-        self.has_steps = _has_plain_steps(node, values) or (
-            node.op_type == "LSTM" and (bool(operand(node, 7)) or reads_cells)
+        self.dtype, self.kind = values.dtype(node.input[0]), values.element_type(node.input[0])
+        shape = values.shape(node.input[0]) or [None] * 3
+        self.length, self.batch = (shape[1], shape[0]) if self.is_batch_first else (shape[0], shape[1])
+        self.source = self._time_first(node.input[0])
+        self.lengths = self._lengths(values)
+        self.no_rows = self._no_rows() if self.lengths else ""
+
+    def _time_first(self, value: str) -> str:
+        return self.add("Transpose", value, perm=_TIME_FIRST["states"]) if self.is_batch_first else value
+
+    def _lengths(self, values: Values) -> str:
+        """Return the lengths of the sequences as (batch, 1) integers; empty if all are that of the input."""
+        name = operand(self.node, 4)
+        known = values.constants.get(name)
+        if known is not None and self.length is not None:
+            if (known < 0).any() or (known > self.length).any():
+                raise UnsupportedOperationError(
+                    f"node {self.node.name!r} is a {self.node.op_type} over sequences of {known.tolist()} steps in an "
+                    f"input of {self.length}",
+                    help="give lengths from 0 to that of the input",
+                )
+            if (known == self.length).all():
+                return ""
+        if not name:
+            return ""
+        return self.add("Unsqueeze", self.add("Cast", name, to=7), self.add.constant(np.array([1])))
+
+    def run(self, number: int, is_backward: bool) -> list[str]:
+        """Return the outputs of all steps, (length, batch, hidden), and the final states of one direction."""
+        add, gates = self.add, GATES[self.node.op_type] * self.hidden
+        weights, recurrent, bias = (self._part(position, number) for position in (1, 2, 3))
+        products = add("MatMul", self.source, add("Transpose", weights, perm=[1, 0]))
+        recurrent_bias = ""
+        if bias:
+            sizes = add.constant(np.full(2, gates))
+            input_bias, recurrent_bias = add.several("Split", bias, sizes, count=2, part="biases", axis=0)
+            products = add("Add", products, input_bias)
+        peepholes = self._part(7, number) if self.node.op_type == "LSTM" else ""
+        columns = add("Transpose", recurrent, perm=[1, 0])
+        parameters = Parameters(columns, recurrent_bias, peepholes, self.hidden)
+        step = step_of(self.node, number, parameters, self.dtype, add)
+        loop = _Direction(self, products, step, number, is_backward)
+        return loop.unrolled() if self.length is not None and self.length < MIN_STEPS else loop.looped()
+
+    def initial(self, number: int) -> list[str]:
+        """Return the states before the first step, (batch, hidden), as given or zeros."""
+        states = [self._part(5 + position, number) for position in range(STATES[self.node.op_type])]
+        if self.batch is not None:
+            return [state or self.zeros("batch") for state in states]
+        # A sum with what has the sizes of the input, so that a loop is seen not to change them; -0.0 changes no number.
+        return [
+            self.add("Add", self.zeros("batch", zero=-0.0), state) if state else self.zeros("batch") for state in states
+        ]
+
+    def _part(self, position: int, number: int) -> str:
+        """Return what an operand has for direction `number`; empty if the operand is left out."""
+        is_state = position in (5, 6)
+        name, axis = operand(self.node, position), 1 if is_state and self.is_batch_first else 0
+        return name and self.add("Gather", name, self.add.constant(np.array(number)), axis=axis)
+
+    def _no_rows(self) -> str:
+        """Return (batch, 1) integers, 0, so that a sum with them has the sizes of the input."""
+        zero = np.array([[0]])
+        if self.batch is not None:
+            return self.add.constant(zero)
+        return self.add(
+            "Expand", self.add.constant(zero), self.add("Concat", self.size("batch"), self.add.constant([1]), axis=0)
         )
-        if self.has_steps:
-            check_steps(node)
 
-    def direction(self, number: int, is_backward: bool) -> list[str]:
-        """Return the output and the final states of one direction."""
-        add, source = self.add, self.node.input[0]
-        index = add.constant(np.array([number]))
-        operands = [operand(self.node, position) for position in range(1, 8)]
-        operands[3] = ""
-        parts = [add("Gather", name, index, axis=0) if name else "" for name in operands]
-        if is_backward:
-            source = self._reversed(source, self.shape)
-        output, *last = self._run(number, source, parts)
-        if self.lengths:
-            output = self.lengths.masked(output, self._zeros(()))
-        if is_backward:
-            output = self._reversed(output, self._output_shape())
-        return [output, *last]
+    def zeros(self, *axes: str, zero: float = 0.0) -> str:
+        """Return zeros of the sizes of these axes, ``length`` and ``batch``, and `hidden` elements along the last."""
+        sizes = [self.length if axis == "length" else self.batch for axis in axes]
+        if None not in sizes:
+            return self.add.constant(np.full([*sizes, self.hidden], zero, self.dtype))  # type: ignore[list-item]
+        zeros = self.add.constant(np.full([1] * (len(axes) + 1), zero, self.dtype))
+        parts = [self.size(axis) for axis in axes]
+        return self.add("Expand", zeros, self.add("Concat", *parts, self.add.constant([self.hidden]), axis=0))
 
-    def _run(self, number: int, source: str, parts: list[str]) -> list[str]:
-        activations, states = _PARTS[self.node.op_type]
-        initial = [name or self._zeros((1, self.shape[1], self.hidden)) for name in parts[4 : 4 + states]]
-        if self.has_steps:
-            shape, kind = [*self.shape[:2], self.hidden], self.values.element_type(self.node.input[0])
-            if self.node.op_type == "LSTM":
-                every = lstm_steps(self.add, source, [*parts[:3], parts[6]], initial, shape, kind)
-            else:
-                is_linear = bool(attribute_of(self.node, "linear_before_reset", 0))
-                every = gru_steps(self.add, source, parts[:3], initial, shape, kind, is_linear)
-            return [every[0], *(self._final(*pair) for pair in zip(every, initial, strict=True))]
-        attributes, chosen = dict(self.attributes), attribute_of(self.node, "activations", None)
-        if chosen is not None:
-            attributes["activations"] = chosen[number * activations : (number + 1) * activations]
-        output, *last = self.add.several(
-            self.node.op_type, source, *parts[: 4 + states], count=1 + states, part=f"direction{number}", **attributes
-        )
-        if self.lengths:
-            last[0] = self._final(output, initial[0])
-        return [output, *last]
+    def size(self, axis: str) -> str:
+        """Return the size of ``length`` or ``batch`` as one integer, of shape (1,)."""
+        position = ("length", "batch").index(axis)
+        return self.add("Gather", self.add("Shape", self.source), self.add.constant(np.array([position])), axis=0)
 
-    def _final(self, every: str, initial: str) -> str:
-        if self.lengths:
-            return self.lengths.final(every, initial, self._output_shape())
-        return self.add("Gather", self.add("Squeeze", every, self.add.constant(np.array([1]))), self.add.constant(
-            np.array([self.shape[0] - 1])), axis=0)  # fmt: skip
-
-    def _reversed(self, source: str, shape: list[int]) -> str:
-        if self.lengths:
-            return self.lengths.reversed(source, shape)
-        return self.add("Gather", source, self.add.constant(np.arange(self.shape[0])[::-1]), axis=0)
-
-    def _output_shape(self) -> list[int]:
-        return [self.shape[0], 1, self.shape[1], self.hidden]
-
-    def _zeros(self, shape: tuple[int, ...]) -> str:
-        return self.add.constant(np.zeros(shape, self.values.dtype(self.node.input[0])))
+    def give(self, position: int, parts: list[str]) -> None:
+        """Join what the directions have for one result, and name it as the node does."""
+        add, is_output = self.add, position == 0
+        axis = add.constant(np.array([1 if is_output else 0]))
+        joined = add("Concat", *[add("Unsqueeze", part, axis) for part in parts], axis=1 if is_output else 0)
+        if self.is_batch_first:
+            add("Transpose", joined, perm=_TIME_FIRST["outputs" if is_output else "states"], result=position)
+        else:
+            add("Identity", joined, result=position)
 
 
-def _cached(node: NodeProto, values: Values) -> list[NodeProto]:
-    """Replace a run of a cache, where each batch says, by a gather for every position and a choice."""
-    cache, update = (static_shape(node, name, values) for name in node.input[:2])
-    axis = attribute_of(node, "axis", -2) % len(cache)
-    add, length, count = Nodes(node), cache[axis], update[axis]
-    first = operand(node, 2) or add.constant(np.zeros(cache[0], np.int64))
-    batches = [cache[0], *[1] * (len(cache) - 1)]
-    line = [-1 if position == axis else 1 for position in range(len(cache))]
-    positions = add.constant(np.arange(length).reshape(line))
-    offset = add("Sub", positions, add("Reshape", first, add.constant(np.array(batches))))
-    if attribute_of(node, "mode", b"linear") == b"circular":
-        offset = add("Mod", offset, add.constant(np.array(length)))
-    zero, last = add.constant(np.array(0)), add.constant(np.array(count - 1))
-    inside = add("And", add("GreaterOrEqual", offset, zero), add("LessOrEqual", offset, last))
-    every = add("Expand", add("Clip", offset, zero, last), add.constant(np.array(cache)))
-    new = add("GatherElements", node.input[1], every, axis=axis)
-    add("Where", inside, new, node.input[0], result=0)
-    return add.nodes
+@dataclass(frozen=True)
+class _Direction:
+    """One direction of a layer: its steps in order, the last row of the input first where it is backward."""
+
+    layer: _Layer
+    products: str
+    """Of the inputs of all steps and the weights, with the bias: (length, batch, gates * hidden)."""
+    step: Step
+    number: int
+    is_backward: bool
+
+    def unrolled(self) -> list[str]:
+        """Return the outputs and the final states, by steps that are written out."""
+        add, count = self.layer.add, self.layer.length or 0
+        states, outputs = self.layer.initial(self.number), {}
+        for row in range(count)[:: -1 if self.is_backward else 1]:
+            states, outputs[row] = self._after(add, add.constant(np.array(row)), states)
+        axis = add.constant(np.array([0]))
+        rows = [add("Unsqueeze", outputs[row], axis) for row in range(count)]
+        return [add("Concat", *rows, axis=0) if rows else self.layer.zeros("length", "batch"), *states]
+
+    def looped(self) -> list[str]:
+        """Return the outputs and the final states, by a loop that carries both."""
+        layer, add = self.layer, self.layer.add
+        count: int | str = layer.length or add("Squeeze", layer.size("length"))
+        last = add("Sub", count, add.constant(np.array(1))) if isinstance(count, str) else add.constant(count - 1)
+        states, has_outputs = layer.initial(self.number), bool(layer.node.output[0])
+        outputs = [layer.zeros("length", "batch")] if has_outputs else []
+
+        def body(inner: Nodes, index: str, *carried: str) -> list[str]:
+            row = inner("Sub", last, index) if self.is_backward else index
+            new, output = self._after(inner, row, list(carried[: len(states)]))
+            return [*new, *(_with_row(inner, buffer, row, output) for buffer in carried[len(states) :])]
+
+        # A size of run time needs a name, of this layer's own: sizes of one name are equal.
+        length = f"{layer.node.name}.length" if layer.length is None else layer.length
+        batch = f"{layer.node.name}.batch" if layer.batch is None else layer.batch
+        shapes = [*[[batch, layer.hidden]] * len(states), *[[length, batch, layer.hidden]] * len(outputs)]
+        results = for_loop(add, count, [*states, *outputs], [(layer.kind, shape) for shape in shapes], body)
+        return [results[-1] if has_outputs else "", *results[: len(states)]]
+
+    def _after(self, add: Nodes, row: str, states: list[str]) -> tuple[list[str], str]:
+        """Return the states after the step of a row, and its output; those of a sequence that has ended stay."""
+        new = self.step(add, add("Gather", self.products, row, axis=0), states)
+        if not self.layer.lengths:
+            return new, new[0]
+        is_inside = add("Less", add("Add", self.layer.no_rows, row), self.layer.lengths)
+        zero = add.constant(np.array(0, self.layer.dtype))
+        kept = [add("Where", is_inside, *pair) for pair in zip(new, states, strict=True)]
+        return kept, add("Where", is_inside, new[0], zero)
 
 
-RECURRENCES: dict[str, Rewrite] = {
-    **dict.fromkeys(_PARTS, _recurrence),
-    "TensorScatter": _cached,
-}
+def _with_row(add: Nodes, buffer: str, row: str, value: str) -> str:
+    """Return a buffer with another value in one row of its first axis."""
+    where = add("Reshape", row, add.constant(np.array([1, 1])))
+    return add("ScatterND", buffer, where, add("Unsqueeze", value, add.constant(np.array([0]))))
+
+
+RECURRENCES: dict[str, Rewrite] = dict.fromkeys(GATES, _recurrence)

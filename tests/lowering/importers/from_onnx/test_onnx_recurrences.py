@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
-from onnx_models import check, check_rewritten, model_of, random, rewritten
+from onnx_models import check, check_rewritten, model_of, random, rewritten, value
 
 import mlirtri as mt
 from mlirtri.errors import UnsupportedOperationError
@@ -119,8 +119,90 @@ def test_a_long_lstm_with_peepholes_is_a_loop(pipeline, direction):
     check(model_of([node_of("LSTM", inputs, list(outputs), direction)], inputs, None, outputs), inputs, pipeline)
 
 
-@pytest.mark.parametrize("attributes", [{"clip": 1.0}, {"input_forget": 1}])
-def test_peepholes_of_other_cells_are_refused(attributes):
-    inputs = operands("LSTM", 2, 1, 1, holes=True)
-    with pytest.raises(UnsupportedOperationError, match="peepholes"):
-        mt.from_onnx(model_of([node_of("LSTM", inputs, ["y"], **attributes)], inputs))
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+FUNCTIONS = {
+    "Relu": lambda x: np.maximum(x, 0), "Tanh": np.tanh, "Sigmoid": sigmoid, "Affine": lambda x: 0.5 * x + 0.25,
+    "LeakyRelu": lambda x: np.where(x < 0, 0.01 * x, x), "ThresholdedRelu": lambda x: np.where(x > 1, x, 0),
+    "ScaledTanh": lambda x: 0.5 * np.tanh(0.25 * x), "HardSigmoid": lambda x: np.clip(0.2 * x + 0.5, 0, 1),
+    "Elu": lambda x: np.where(x < 0, np.exp(x) - 1, x), "Softsign": lambda x: x / (1 + np.abs(x)),
+    "Softplus": lambda x: np.log1p(np.exp(x)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_activations_are_those_of_onnx(name):
+    inputs = {"x": 3 * random(2, 3, WIDTH), "w": random(1, HIDDEN, WIDTH), "r": random(1, HIDDEN, HIDDEN)}
+    scales = {"activation_alpha": [0.5], "activation_beta": [0.25]} if name in ("Affine", "ScaledTanh") else {}
+    node = helper.make_node("RNN", list(inputs), ["y"], hidden_size=HIDDEN, activations=[name.upper()], **scales)
+    state, expected = np.zeros((3, HIDDEN), np.float32), []
+    for row in inputs["x"]:
+        state = FUNCTIONS[name](row @ inputs["w"][0].T + state @ inputs["r"][0].T)
+        expected.append(state)
+    [found] = ReferenceEvaluator(rewritten(model_of([node], inputs))).run(None, inputs)
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("activation", "message"), [("Affine", "has no defaults"), ("Swish", "does not define")])
+def test_activations_that_onnx_does_not_define_are_refused(activation, message):
+    inputs = {"x": random(2, 1, WIDTH), "w": random(1, HIDDEN, WIDTH), "r": random(1, HIDDEN, HIDDEN)}
+    node = helper.make_node("RNN", list(inputs), ["y"], hidden_size=HIDDEN, activations=[activation])
+    with pytest.raises(UnsupportedOperationError, match=message):
+        rewritten(model_of([node], inputs))
+
+
+def clipped_lstm(inputs: dict, clip: float) -> list[np.ndarray]:
+    """Run an LSTM with peepholes, a clip, and 1 minus the input gate as forget gate."""
+
+    def clipped(x):
+        return np.clip(x, -clip, clip)
+
+    biases, (of_input, of_output, _) = inputs["b"][0].reshape(2, -1).sum(0), np.split(inputs["p"][0], 3)
+    state, cell, outputs = inputs["h0"][0], inputs["c0"][0], []
+    for row in inputs["x"]:
+        sums = np.split(row @ inputs["w"][0].T + state @ inputs["r"][0].T + biases, 4, axis=-1)
+        taken = sigmoid(clipped(sums[0] + of_input * cell))
+        cell = (1 - taken) * cell + taken * np.tanh(clipped(sums[3]))
+        state = sigmoid(clipped(sums[1] + of_output * cell)) * np.tanh(cell)
+        outputs.append(state[None])
+    return [np.stack(outputs), state[None], cell[None]]
+
+
+def test_a_clipped_lstm_with_one_gate_for_input_and_forget():
+    inputs, attributes = operands("LSTM", 6, 2, 1, holes=True), {"clip": 0.3, "input_forget": 1}
+    outputs = ["y", "h", "c"]
+    model = model_of([node_of("LSTM", inputs, outputs, **attributes)], inputs, None, tuple(outputs))
+    found = mt.from_onnx(model).compile(pipeline="mlir")(*inputs.values())
+    for one, other in zip(found, clipped_lstm(inputs, 0.3), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", [pytest.param("RNN", marks=pytest.mark.slow), "LSTM"])
+def test_batches_and_steps_of_run_time_sizes(layer):
+    """One compilation serves all: with batches first, lengths and initial states, in both directions."""
+    outputs = ["y", "h", "c"][: 2 + (layer == "LSTM")]
+    inputs = operands(layer, 5, 2, 2, lengths=[5, 3])
+    node = node_of(layer, inputs, outputs, "bidirectional")
+    sizes = {"x": ["steps", "batch", WIDTH], "n": ["batch"], "h0": [2, "batch", HIDDEN], "c0": [2, "batch", HIDDEN]}
+    types = [value(name, array, sizes.get(name)) for name, array in inputs.items()]
+    results = [helper.make_tensor_value_info(name, 1, [None] * (4 if name == "y" else 3)) for name in outputs]
+    graph = helper.make_graph([node], "net", types, results)
+    kernel = mt.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+    for steps, lengths in ((5, [5, 3]), (1, [1, 0, 1]), (7, [4])):
+        inputs |= operands(layer, steps, len(lengths), 2, lengths)
+        expected = sequence_by_sequence(layer, inputs, "bidirectional")
+        for one, other in zip(kernel(*inputs.values()), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_batches_first():
+    inputs = operands("GRU", 3, 2, 1)
+    expected = ReferenceEvaluator(model_of([node_of("GRU", inputs, ["y", "h"])], inputs, None, ("y", "h")))
+    y, h = expected.run(None, inputs)
+    swapped = inputs | {name: np.ascontiguousarray(inputs[name].swapaxes(0, 1)) for name in ("x", "h0")}
+    model = model_of([node_of("GRU", swapped, ["y", "h"], layout=1)], swapped, None, ("y", "h"))
+    found = ReferenceEvaluator(rewritten(model)).run(None, swapped)
+    np.testing.assert_allclose(found[0], y.transpose(2, 0, 1, 3), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[1], h.swapaxes(0, 1), rtol=1e-5, atol=1e-6)
