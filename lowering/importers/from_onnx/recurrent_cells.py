@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from onnx import NodeProto
@@ -116,7 +116,8 @@ def _operator(name: str, **scales: float) -> _Function:
     """Return the function that one ONNX operator computes, with its scales as attributes."""
 
     def build(add: Nodes, x: str, *values: np.ndarray) -> str:
-        return add(name, x, **{scale: float(value) for scale, value in zip(scales, values, strict=True)})
+        attributes: dict[str, Any] = {scale: float(value) for scale, value in zip(scales, values, strict=True)}
+        return add(name, x, **attributes)
 
     return _Function(build, tuple(scales.items()))
 
