@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from mlirtri.dialect.bindings.mlir import all_operations, arith, bufferization, ir, operations_named
+from mlirtri.dialect.bindings.mlir import all_operations, all_operations_in, arith, bufferization, ir, operations_named
 from mlirtri.lowering.mlir.aliasing import is_inside, terminator
 from mlirtri.lowering.mlir.reading import defined_by, definition, integer_constant
 from mlirtri.lowering.sizes.conditions import dim
@@ -54,13 +54,15 @@ def operations_in_regions(function: ir.OpView) -> Iterator[tuple[ir.Operation, l
     determines are left out.
     """
     for operation, predicates in _dynamic_in_regions(function):
-        sources = [_source(value) for value in operation.operands]
+        values = _values_read(operation)
+        sources = [_source(value) for value in values]
         if any(source is None for source in sources):
             continue
-        stand_ins = [_stand_in(value, source) for value, source in zip(operation.operands, sources, strict=True)]
+        pairs = zip(values, sources, strict=True)
+        stand_ins = [(value, _stand_in(value, source)) for value, source in pairs if source is not None]
         copy = operation.clone().operation
-        for position, stand_in in enumerate(stand_ins):
-            copy.operands[position] = stand_in
+        for inner in all_operations_in(copy):
+            _replace_operands(inner, stand_ins)
         yield copy, [*predicates, *_loops_that_run(operation)]
         copy.erase()
 
@@ -68,7 +70,22 @@ def operations_in_regions(function: ir.OpView) -> Iterator[tuple[ir.Operation, l
 def operations_of_unknown_sizes(function: ir.OpView) -> list[ir.Operation]:
     """Return the structured operations in loops and branches that `operations_in_regions` leaves out."""
     operations = [operation for operation, _ in _dynamic_in_regions(function)]
-    return [operation for operation in operations if any(_source(value) is None for value in operation.operands)]
+    return [operation for operation in operations if any(_source(value) is None for value in _values_read(operation))]
+
+
+def _values_read(operation: ir.Operation) -> list[ir.Value]:
+    """Return the operands of an operation, and the tensors that its body reads elements of."""
+    inner = all_operations_in(operation)[1:]
+    captured = [value for other in inner for value in other.operands if isinstance(value.type, ir.RankedTensorType)]
+    own = [value for value in captured if not is_inside(value, operation)]
+    return list(dict.fromkeys([*operation.operands, *own]))
+
+
+def _replace_operands(operation: ir.Operation, pairs: list[tuple[ir.Value, ir.Value]]) -> None:
+    for position, value in enumerate(operation.operands):
+        new = next((new for old, new in pairs if old == value), value)
+        if new != value:
+            operation.operands[position] = new
 
 
 def _dynamic_in_regions(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Predicate]]]:

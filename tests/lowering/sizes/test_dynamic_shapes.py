@@ -343,3 +343,36 @@ def test_a_loop_without_iterations_asks_for_no_sizes():
     assert kernel(x, y, np.ones(0, np.float32))[1].tolist() == [1] * 6
     with pytest.raises(ArgumentMismatchError, match="do not fit together in an operation in a loop"):
         kernel(x, y, np.ones(1, np.float32))
+
+
+CAPTURED = """
+func.func @mirrored(%a: tensor<?xf32>) -> tensor<?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %r = scf.for %k = %c0 to %c3 step %c1 iter_args(%s = %a) -> (tensor<?xf32>) {
+    %d = tensor.dim %s, %c0 : tensor<?xf32>
+    %e = tensor.empty(%d) : tensor<?xf32>
+    %g = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%e : tensor<?xf32>) {
+    ^bb0(%o: f32):
+      %i = linalg.index 0 : index
+      %last = arith.subi %d, %c1 : index
+      %j = arith.subi %last, %i : index
+      %v = tensor.extract %s[%i] : tensor<?xf32>
+      %w = tensor.extract %s[%j] : tensor<?xf32>
+      %x = arith.addf %v, %w : f32
+      linalg.yield %x : f32
+    } -> tensor<?xf32>
+    scf.yield %g : tensor<?xf32>
+  }
+  return %r : tensor<?xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_a_body_reads_elements_of_a_carried_tensor_of_run_time_size(pipeline):
+    kernel = mt.from_mlir(CAPTURED).compile(pipeline=pipeline)
+    for size in (5, 1, 0):
+        x = np.arange(size, dtype=np.float32)
+        np.testing.assert_array_equal(kernel(x), np.full(size, 4 * (size - 1), np.float32))
