@@ -346,6 +346,9 @@ def test_a_loop_without_iterations_asks_for_no_sizes():
 
 
 CAPTURED = """
+#all = {
+  indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]
+}
 func.func @mirrored(%a: tensor<?xf32>) -> tensor<?xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -353,7 +356,7 @@ func.func @mirrored(%a: tensor<?xf32>) -> tensor<?xf32> {
   %r = scf.for %k = %c0 to %c3 step %c1 iter_args(%s = %a) -> (tensor<?xf32>) {
     %d = tensor.dim %s, %c0 : tensor<?xf32>
     %e = tensor.empty(%d) : tensor<?xf32>
-    %g = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%e : tensor<?xf32>) {
+    %g = linalg.generic #all outs(%e : tensor<?xf32>) {
     ^bb0(%o: f32):
       %i = linalg.index 0 : index
       %last = arith.subi %d, %c1 : index
