@@ -284,9 +284,9 @@ class _Merge:
         """Let the arms yield two values in their common types; raises `Differs`."""
         if not (merging.is_value(x) and merging.is_value(y)):
             raise merging.Differs(f"{describe(x)} and {describe(y)}, which are known at compile time only")
-        leaves = merging.flat(x), merging.flat(y)
-        if len(leaves[0]) != len(leaves[1]):
+        if merging.nesting(x) != merging.nesting(y):
             raise merging.Differs(f"{describe(x)} and {describe(y)}")
+        leaves = merging.flat(x), merging.flat(y)
         kinds = [
             merging.common(merging.kind(first), merging.kind(second)) for first, second in zip(*leaves, strict=True)
         ]

@@ -106,6 +106,14 @@ HANDLERS: Registry[type[ast.AST], Handler] = Registry("handler of an AST node")
 handles = HANDLERS.register
 
 
+def function_named(context: FunctionContext, call: ast.Call) -> Any:
+    """Return the function that a call names; None where an expression computes it, which runs once, with the call."""
+    owner = call.func
+    while isinstance(owner, ast.Attribute):
+        owner = owner.value
+    return visit(context, call.func) if isinstance(owner, ast.Name) else None
+
+
 def visit(context: FunctionContext, node: ast.AST) -> Any:
     """Return the result of the node's handler; its operations get the node's location, and errors its span."""
     span, name = context.span(node), type(node).__name__

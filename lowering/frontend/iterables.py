@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.context import FunctionContext, visit
+from mlirtri.lowering.frontend.context import FunctionContext, function_named, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.language.builder import Language, describe
@@ -53,7 +53,7 @@ class Iterable:
 def iterable_of(context: FunctionContext, node: ast.expr) -> Iterable:
     """Return the iterable of the expression after `in`; raises `KernelTypeError` for other values."""
     if isinstance(node, ast.Call):
-        callee = visit(context, node.func)
+        callee = function_named(context, node)
         if (loop := name_of_tile_function(callee)) in LOOPS:
             return _of_tile_kernel(context, loop, range_of(context, loop, node))
         name = getattr(callee, "__mlirtri_name__", callee)

@@ -9,7 +9,7 @@ import ast
 from typing import Any
 
 from mlirtri.errors import KernelTypeError, UnsupportedSyntaxError
-from mlirtri.lowering.frontend.context import FunctionContext, visit
+from mlirtri.lowering.frontend.context import FunctionContext, function_named
 from mlirtri.lowering.frontend.expressions import elements
 
 BOUND = ".bound"
@@ -22,7 +22,7 @@ def nested(context: FunctionContext, node: Any) -> Any:
     _refuse_starred(context, call)
     if not isinstance(call, ast.Call) or len(call.args) < 2 or call.keywords:
         return node
-    if getattr(visit(context, call.func), "__mlirtri_name__", None) != "mlirtri.ndrange":
+    if getattr(function_named(context, call), "__mlirtri_name__", None) != "mlirtri.ndrange":
         return node
     if not hasattr(node, "nest"):
         node.nest = _nest(context, node, call)

@@ -158,7 +158,7 @@ class LoopState:
             value = merging.maybe_bound(value)
         value = self.scope.locals[name] = current(self.b.tri, value)
         leaves = merging.flat(value)
-        if not merging.is_value(value) or len(leaves) != len(merging.flat(first)):
+        if not merging.is_value(value) or merging.nesting(value) != merging.nesting(first):
             self._refuse(name, first, value)
         return leaves
 

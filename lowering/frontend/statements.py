@@ -15,7 +15,15 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
 from mlirtri.lowering.frontend.calls import RUN_TIME_BUILTINS
-from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, note_value, visit, visit_block
+from mlirtri.lowering.frontend.context import (
+    FunctionContext,
+    Returned,
+    function_named,
+    handles,
+    note_value,
+    visit,
+    visit_block,
+)
 from mlirtri.lowering.frontend.expressions import attribute, item
 from mlirtri.lowering.frontend.indexing import element, rows
 from mlirtri.lowering.frontend.language.builder import Language, describe
@@ -109,7 +117,7 @@ def _reduced(context: FunctionContext, node: ast.Assign) -> TriValue | None:
     is_own = [ast.unparse(argument) == ast.unparse(target) for argument in call.args]
     if call.keywords or sum(is_own) != 1:
         return None
-    b, function, array = context.b, visit(context, call.func), visit(context, target.value)
+    b, function, array = context.b, function_named(context, call), visit(context, target.value)
     if not (function is min or function is max) or not has_memory(array):
         return None
     if not any(array.origin.storage in loop.shared for loop in b.counted_loops):

@@ -247,6 +247,11 @@ def flat(value: Any) -> list[Any]:
     return [leaf for part in value for leaf in flat(part)] if isinstance(value, (tuple, list)) else [value]
 
 
+def nesting(value: Any) -> Any:
+    """Return the tuples and lists of a value as lists, with None for each tensor and number."""
+    return [nesting(part) for part in value] if isinstance(value, (tuple, list)) else None
+
+
 def aliases(value: Any, storage: Storage) -> bool:
     """Return whether a leaf of a value is a view of this memory."""
     return any(has_memory(leaf) and leaf.origin.storage is storage for leaf in flat(value))

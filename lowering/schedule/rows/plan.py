@@ -69,6 +69,10 @@ class RowPlan:
 
 def make_plan(nests: Sequence[BlockNest], rows: Rows, outputs: Sequence[Any]) -> RowPlan:
     """Return the plan; `outputs` are the buffers that are results. Raises `NotRows`."""
+    for nest in nests:
+        # Steps are ordered by loads, which do not count those of initial values.
+        if nest.init is not None and depends_on(nest.init, [other.target for other in nests]):
+            raise NotRows(f"{nest.name} starts from a result of another block", Obstacle.ORDER)
     inside = tuple(_inside(nest, axes) for nest, axes in zip(nests, rows.axes, strict=True))
     reducers = {n: _reducer(nest) for n, nest in enumerate(nests) if nest.is_reduction}
     folded = _folded(nests, inside, outputs)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.errors import KernelError
+from mlirtri.errors import KernelError, KernelTypeError
 
 X = np.arange(9.0).reshape(3, 3)
 
@@ -97,3 +97,24 @@ def test_the_smaller_of_one_type():
     assert mt.jit(lambda a: min(a[0], 3, a[1]) * 100)(a) == 200
     assert mt.jit(lambda a: min(int(a[0]), 3) * 100)(a.astype(np.int8)) == 300
     assert mt.jit(lambda a: max(a[0], 0.0))(-a.astype(np.float32)) == 0
+
+
+def other_nesting_in_an_arm(a, c):
+    if c > 0:
+        p = ((a, a + 1), 3)
+    else:
+        p = (a, (a + 1, 4))
+    return p
+
+
+def other_nesting_after_an_iteration(a, n):
+    p = ((a, a + 1), 3)
+    for _ in range(n):
+        p = (a, (a + 1, 4))
+    return p
+
+
+@pytest.mark.parametrize("function", [other_nesting_in_an_arm, other_nesting_after_an_iteration])
+def test_tuples_of_as_many_values_in_another_nesting_are_no_one_value(function):
+    with pytest.raises(KernelTypeError, match="tuple of a tuple of"):
+        mt.jit(function)(np.float32(2), np.int32(1))

@@ -168,3 +168,16 @@ def test_widths_of_layers_are_exact():
         assert list(layers.widths[1:]) == sorted(layers.widths[1:])
         bits = 52 if base < 4 else 53
         assert layers.widths[-1] * 2.0**bits == base
+
+
+def test_what_a_loop_runs_over_is_drawn_once():
+    @mt.jit
+    def drawn():
+        rng = np.random.default_rng(3)
+        total = 0.0
+        for number in rng.random(3).copy():
+            total += number
+        return total, rng.random()
+
+    rng = np.random.default_rng(3)
+    assert drawn() == (sum(rng.random(3).tolist()), rng.random())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from row_kernels import KERNELS, arguments, layernorm, rules, softmax, unit_rows
@@ -243,3 +244,29 @@ def test_sums_that_start_from_elements_are_no_rows(monkeypatch):
     arguments = (random(1, 1, 9, 11), random(5, 1, 3, 4), random(5), random(5, 1, 1))
     kernel = mt.from_torch(Convolution(), arguments).compile(pipeline="relax")
     torch.testing.assert_close(kernel(*arguments), Convolution()(*arguments), **within("float32", 12))
+
+
+STARTS_FROM_A_RESULT = """
+#sum = {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>], iterator_types = ["reduction"]}
+func.func @program(%x: tensor<4xf32>) -> (tensor<f32>, tensor<f32>) {
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %total = linalg.generic #sum ins(%x : tensor<4xf32>) outs(%zero : tensor<f32>) {
+  ^bb0(%element: f32, %sum: f32):
+    %square = arith.mulf %element, %element : f32
+    %next = arith.addf %square, %sum : f32
+    linalg.yield %next : f32
+  } -> tensor<f32>
+  %largest = linalg.generic #sum ins(%x : tensor<4xf32>) outs(%total : tensor<f32>) {
+  ^bb0(%element: f32, %best: f32):
+    %next = arith.maximumf %element, %best : f32
+    linalg.yield %next : f32
+  } -> tensor<f32>
+  return %largest, %total : tensor<f32>, tensor<f32>
+}
+"""
+
+
+def test_a_reduction_that_starts_from_the_result_of_another_comes_after_it():
+    x = np.array([-3.0, 1.0, 2.0, -1.0], np.float32)
+    largest, total = mt.from_mlir(STARTS_FROM_A_RESULT)(x)
+    assert (largest, total) == (15.0, 15.0)
