@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
@@ -47,7 +47,7 @@ class _Layer:
         self.length, self.batch = (shape[1], shape[0]) if self.is_batch_first else (shape[0], shape[1])
         self.source = self._time_first(node.input[0])
         self.lengths = self._lengths(values)
-        self.no_rows = self._no_rows() if self.lengths else ""
+        self.zero_rows = self._zero_rows() if self.lengths else ""
 
     def _time_first(self, value: str) -> str:
         return self.add("Transpose", value, perm=_TIME_FIRST["states"]) if self.is_batch_first else value
@@ -55,6 +55,8 @@ class _Layer:
     def _lengths(self, values: Values) -> str:
         """Return the lengths of the sequences as (batch, 1) integers; empty if all are that of the input."""
         name = operand(self.node, 4)
+        if not name:
+            return ""
         known = values.constants.get(name)
         if known is not None and self.length is not None:
             if (known < 0).any() or (known > self.length).any():
@@ -65,9 +67,7 @@ class _Layer:
                 )
             if (known == self.length).all():
                 return ""
-        if not name:
-            return ""
-        return self.add("Unsqueeze", self.add("Cast", name, to=7), self.add.constant(np.array([1])))
+        return self.add("Unsqueeze", self.add("Cast", name, to=TensorProto.INT64), self.add.constant(np.array([1])))
 
     def run(self, number: int, is_backward: bool) -> list[str]:
         """Return the outputs of all steps, (length, batch, hidden), and the final states of one direction."""
@@ -89,12 +89,11 @@ class _Layer:
     def initial(self, number: int) -> list[str]:
         """Return the states before the first step, (batch, hidden), as given or zeros."""
         states = [self._part(5 + position, number) for position in range(STATES[self.node.op_type])]
-        if self.batch is not None:
-            return [state or self.zeros("batch") for state in states]
-        # A sum with what has the sizes of the input, so that a loop is seen not to change them; -0.0 changes no number.
-        return [
-            self.add("Add", self.zeros("batch", zero=-0.0), state) if state else self.zeros("batch") for state in states
-        ]
+        return [self._of_input_sizes(state) if state else self.zeros("batch") for state in states]
+
+    def _of_input_sizes(self, state: str) -> str:
+        """Return a state as a sum with -0.0, which changes no number, of the input's sizes: a loop then keeps those."""
+        return state if self.batch is not None else self.add("Add", self.zeros("batch", zero=-0.0), state)
 
     def _part(self, position: int, number: int) -> str:
         """Return what an operand has for direction `number`; empty if the operand is left out."""
@@ -102,14 +101,13 @@ class _Layer:
         name, axis = operand(self.node, position), 1 if is_state and self.is_batch_first else 0
         return name and self.add("Gather", name, self.add.constant(np.array(number)), axis=axis)
 
-    def _no_rows(self) -> str:
+    def _zero_rows(self) -> str:
         """Return (batch, 1) integers, 0, so that a sum with them has the sizes of the input."""
         zero = np.array([[0]])
         if self.batch is not None:
             return self.add.constant(zero)
-        return self.add(
-            "Expand", self.add.constant(zero), self.add("Concat", self.size("batch"), self.add.constant([1]), axis=0)
-        )
+        sizes = self.add("Concat", self.size("batch"), self.add.constant([1]), axis=0)
+        return self.add("Expand", self.add.constant(zero), sizes)
 
     def zeros(self, *axes: str, zero: float = 0.0) -> str:
         """Return zeros of the sizes of these axes, ``length`` and ``batch``, and `hidden` elements along the last."""
@@ -182,7 +180,7 @@ class _Direction:
         new = self.step(add, add("Gather", self.products, row, axis=0), states)
         if not self.layer.lengths:
             return new, new[0]
-        is_inside = add("Less", add("Add", self.layer.no_rows, row), self.layer.lengths)
+        is_inside = add("Less", add("Add", self.layer.zero_rows, row), self.layer.lengths)
         zero = add.constant(np.array(0, self.layer.dtype))
         kept = [add("Where", is_inside, *pair) for pair in zip(new, states, strict=True)]
         return kept, add("Where", is_inside, new[0], zero)

@@ -181,7 +181,7 @@ def test_a_clipped_lstm_with_one_gate_for_input_and_forget():
 
 @pytest.mark.parametrize("layer", [pytest.param("RNN", marks=pytest.mark.slow), "LSTM"])
 def test_batches_and_steps_of_run_time_sizes(layer):
-    """One compilation serves all: with batches first, lengths and initial states, in both directions."""
+    """One compilation serves all, with lengths and initial states, in both directions."""
     outputs = ["y", "h", "c"][: 2 + (layer == "LSTM")]
     inputs = operands(layer, 5, 2, 2, lengths=[5, 3])
     node = node_of(layer, inputs, outputs, "bidirectional")
