@@ -9,12 +9,18 @@ RUN lines then have `mlirtri`, `mlirtri-opt`, `FileCheck` and ``%python`` withou
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+try:
+    from lit.formats import ShTest
+except ImportError:
+    raise ImportError('mlirtri.lit is for lit: pip install "mlirtri[lit]"') from None
+
 from mlirtri.errors import SourceNotAvailableError
 from mlirtri.testing.environment import features, start_server, variables
-from mlirtri.testing.run_lines import EXCLUDED, SUFFIXES
+from mlirtri.testing.run_lines import EXCLUDED, SUFFIXES, is_meant_as_test
 from mlirtri.testing.tools import command_pattern, commands
 
 __all__ = ["SUFFIXES", "configure", "features", "substitutions"]
@@ -28,16 +34,24 @@ def substitutions() -> list[tuple[str, str]]:
     return [*((command_pattern(name), path) for name, path in commands().items()), ("%python", sys.executable)]
 
 
+class _Tests(ShTest):
+    """The files of a folder that are meant as tests: modules that tests import are none."""
+
+    def getTestsInDirectory(self, *arguments: Any) -> Iterator[Any]:
+        """Yield lit's tests of a folder without files that have neither RUN lines nor directives."""
+        for test in super().getTestsInDirectory(*arguments):
+            if is_meant_as_test(Path(test.getSourcePath())):
+                yield test
+
+
 def configure(config: Any, lit_config: Any, file: str, name: str | None = None, server: bool = True) -> None:
     """Set up the suite whose ``lit.cfg.py`` is `file`; what is added to `config` later comes on top.
 
     With `server`, one `mlirtri serve` compiles for all tests: a test costs tenths of a second instead of seconds.
     """
-    import lit.formats  # only lit calls this
-
     folder = Path(file).resolve().parent
     config.name = name or folder.name
-    config.test_format = lit.formats.ShTest(execute_external=False)
+    config.test_format = _Tests(execute_external=False)
     config.suffixes = list(SUFFIXES)
     config.excludes = [*config.excludes, *EXCLUDED]
     config.test_source_root = str(folder)

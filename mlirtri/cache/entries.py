@@ -82,7 +82,8 @@ class StoredKernel:
     name: str
     pipeline: Pipeline
     semantics: str
-    interface: Interface
+    interface: Interface | None
+    """None for a kernel that was compiled up to its syntax only."""
     compilation: Compilation
     content: str
     """The digest under which the process keeps the kernel."""
@@ -101,6 +102,8 @@ def kernel_writer(
     context, executable = stored.compilation.context, stored.compilation.executable
     if context.warnings:
         raise NoDescription("a schedule rule or a pass failed, and the next compilation is to say so again")
+    if stored.interface is None:
+        raise NoDescription("it ends with its syntax, before it has an interface")
     classes = _class_paths(stored.interface, reached)
     _check_interface(stored.interface)
     manifest = {

@@ -79,14 +79,15 @@ def emit(
     _check_combination(named, stages, pass_name, function, complete, explain_fusion, tasks, as_json)
     everything = not named or any("all" in text.split(",") for text in stages)
     options, texts = options_of(pipeline, target, schedule), []
-    for spec in [file] if start else each_kernel(file):
+    specs = [file] if start else each_kernel(file)
+    for spec, own in zip(specs, _arguments_of_each(specs, by_name(arguments)), strict=True):
         if explain_fusion:
-            _explain(compile_program(spec, start, by_name(arguments), options), as_json)
+            _explain(compile_program(spec, start, own, options), as_json)
             continue
         if tasks:
-            print(compile_program(spec, start, by_name(arguments), options).tasks)
+            print(compile_program(spec, start, own, options).tasks)
             continue
-        kernel = compile_program(spec, start, by_name(arguments), options, None if everything else named)
+        kernel = compile_program(spec, start, own, options, None if everything else named)
         if function:
             print(_listing(kernel, function))
             continue
@@ -98,6 +99,15 @@ def emit(
         if len(texts) > 1:
             print(banner)
         print(text.rstrip("\n"))
+
+
+def _arguments_of_each(specs: list[str], arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the arguments of each kernel; of one kernel or program all, which its compilation checks."""
+    if len(specs) == 1:
+        return [arguments]
+    from mlirtri.sources.python_files import arguments_of_each, load_graph, load_kernel
+
+    return arguments_of_each([load_graph(spec) or load_kernel(spec) for spec in specs], arguments)
 
 
 def _check_combination(

@@ -19,7 +19,7 @@ from mlirtri.language.arguments import semantics_of
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.pipelines import CUDA, TARGET_STAGES, Pipeline, pipeline_of_graph
 from mlirtri.sources.program_files import is_program
-from mlirtri.sources.python_files import checked_arguments, load_graph, load_kernel
+from mlirtri.sources.python_files import arguments_of_each, checked_arguments, load_graph, load_kernel
 
 
 def compile_program(
@@ -50,7 +50,8 @@ def compile_program(
         until = _until(pipeline_of_graph(resolved(options.over(graph.options))[2]), stages)
         return graph.compile(options.target, until, options.schedule)
     function = _by_its_library(load_kernel(file))
-    arguments = checked_arguments(function, arguments)
+    [own] = arguments_of_each([function], arguments)
+    arguments = checked_arguments(function, own)
     _, _, pipeline = resolved(options.over(function.options))
     if "cuda" in (stages or ()) and CUDA not in pipeline.stages:
         # Of a kernel with regions on a GPU the CUDA source is a stage whatever its target is.

@@ -54,7 +54,7 @@ def arguments_option(command: Callable[..., Any]) -> Callable[..., Any]:
     text = (
         "An argument by its parameter's name: --arg a=f32[4,8] is a tensor of float32 with 4 rows and 8 columns, "
         "i=i64[20]:0..99 one with bounds, s=f32[] one of rank 0, n=i32:5 or n=i32:1..9 a run-time number, n=3 a value. "
-        "Again for more."
+        "Of several kernels, --arg KERNEL.a=… is one kernel's. Again for more."
     )
     return click.option("--arg", "arguments", type=Argument(), multiple=True, help=text)(command)
 

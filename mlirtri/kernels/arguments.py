@@ -29,17 +29,17 @@ _FIRST = 8
 """How many values of a result are shown."""
 _ARGUMENT_FORMS = (
     "write NAME=f32[2,3] for a tensor, NAME=i32:5 or NAME=i32:1..9 for a run-time number, or a Python literal such as "
-    "n=3, axis=(0,1), mode='\"mean\"'"
+    "n=3, axis=(0,1), mode='\"mean\"'; KERNEL.NAME=… is for one kernel of several"
 )
 Bounds = tuple[Any, Any]
 """The least and the greatest value."""
 
 
 def parse_argument(text: str) -> tuple[str, Any]:
-    """Return name and value of one ``NAME=VALUE``; raises `KernelValueError`."""
+    """Return name and value of one ``NAME=VALUE`` or ``KERNEL.NAME=VALUE``; raises `KernelValueError`."""
     name, equals, value = text.partition("=")
     name = name.strip()
-    if not equals or not name.isidentifier():
+    if not equals or not all(part.isidentifier() for part in name.split(".")):
         raise KernelValueError(f"{text!r} is not NAME=VALUE", help=_ARGUMENT_FORMS)
     return name, _value(name, value.strip())
 

@@ -23,7 +23,7 @@ from mlirtri.measure.copies import copied
 from mlirtri.measure.eager import as_plain, widened
 from mlirtri.programs.program import Program
 from mlirtri.sources.program_files import is_program, load_program
-from mlirtri.sources.python_files import checked_arguments, each_kernel, load_graph, load_kernel
+from mlirtri.sources.python_files import arguments_of_each, checked_arguments, each_kernel, load_graph, load_kernel
 
 TWICE = 2
 """Kernels are compiled twice, for the first compile of a process also imports lowerings and fills tables."""
@@ -239,8 +239,9 @@ def subjects_of(
     if not objects_of_files:
         raise KernelTypeError("there is nothing to compare", help=f"give {_KINDS}")
     device = device_for(columns[0].target) if columns else "cpu"
-    given = _Given(arguments, keywords, columns, device, is_shared=len(objects_of_files) > 1)
-    return [_subject(*found, given, is_file) for found, is_file in objects_of_files]
+    given = _Given(arguments, columns, device)
+    each = arguments_of_each([what for (what, _), _ in objects_of_files], keywords)
+    return [_subject(*found, given, own, is_file) for (found, is_file), own in zip(objects_of_files, each, strict=True)]
 
 
 def _objects(what: Any) -> list[tuple[Any, str | None]]:
@@ -278,19 +279,13 @@ class _Given:
     """What all subjects of a comparison have in common."""
 
     arguments: tuple[Any, ...]
-    keywords: Mapping[str, Any]
     columns: Sequence[Column]
     device: str
-    is_shared: bool
-    """Whether several kernels take arguments from the same keywords."""
 
 
-def _subject(what: Any, entry: str | None, given: _Given, is_file: bool) -> Subject:
-    keywords = dict(given.keywords)
+def _subject(what: Any, entry: str | None, given: _Given, keywords: dict[str, Any], is_file: bool) -> Subject:
     if not isinstance(what, JitFunction):
         return ProgramSubject(what, given.arguments, keywords, entry, given.device, given.columns)
-    if given.is_shared:
-        keywords = {name: value for name, value in keywords.items() if name in what.signature.parameters}
     if is_file:
         # Run-time numbers need no argument there.
         keywords = checked_arguments(what, keywords)

@@ -10,6 +10,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from functools import cache, reduce
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -136,6 +137,46 @@ def load_graph(spec: str) -> Graph | None:
         return named[name] if isinstance(named.get(name), Graph) else None
     graphs = [value for value in named.values() if isinstance(value, Graph)]
     return graphs[0] if len(graphs) == 1 and not _kernels(import_file(Path(file)), Path(file)) else None
+
+
+def arguments_of_each(subjects: Sequence[Any], arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each kernel's part of shared arguments: ``KERNEL.NAME`` is one kernel's, ``NAME`` is of all that have it.
+
+    What is no kernel takes all without a kernel's name. A single kernel takes them, too, so that `checked_arguments`
+    says what it lacks. Raises `ArgumentMismatchError` for an argument that none of several kernels takes.
+    """
+    kernels = [subject for subject in subjects if isinstance(subject, JitFunction)]
+    if len(kernels) == len(subjects) > 1:
+        _check_that_one_takes(kernels, arguments)
+    return [_taken(subject, arguments, len(subjects) > 1) for subject in subjects]
+
+
+def _check_that_one_takes(kernels: Sequence[JitFunction], arguments: Mapping[str, Any]) -> None:
+    takes_any = any(
+        parameter.kind is parameter.VAR_KEYWORD
+        for kernel in kernels
+        for parameter in kernel.signature.parameters.values()
+    )
+    of_all = [*dict.fromkeys(name for kernel in kernels for name in kernel.signature.parameters)]
+    of_one = [f"{kernel.__name__}.{name}" for kernel in kernels for name in kernel.signature.parameters]
+    for name in arguments:
+        known = of_one if "." in name else of_all
+        if name not in known and not takes_any:
+            hint = f"{did_you_mean(name, known)}their parameters are {', '.join(known) or 'none'}"
+            raise ArgumentMismatchError(f"no kernel has a parameter {name!r}", help=hint)
+
+
+def _taken(subject: Any, arguments: Mapping[str, Any], is_shared: bool) -> dict[str, Any]:
+    shared = {name: value for name, value in arguments.items() if "." not in name}
+    if not isinstance(subject, JitFunction):
+        return shared
+    if is_shared:
+        parameters = subject.signature.parameters
+        shared = {name: value for name, value in shared.items() if name in parameters}
+    own = f"{subject.__name__}."
+    named = {name.removeprefix(own): value for name, value in arguments.items() if name.startswith(own)}
+    others = {} if is_shared else {n: v for n, v in arguments.items() if "." in n and not n.startswith(own)}
+    return {**shared, **others, **named}
 
 
 def checked_arguments(function: JitFunction, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -251,25 +251,42 @@ def _disassembly(text: str) -> Iterator[Line]:
             yield Line(number, label[1] if label else re.sub(r"\s+", " ", instruction[1]), bool(label))
 
 
-_ARITHMETIC = (
-    (r"v?(?:add|sub|mul|fn?m(?:add|sub)\d+)(p[sd])$", "{{{{v?(add|sub|mul|fn?m(add|sub)[0-9]+)}}}}{}"),
-    (r"v?((?:div|sqrt|max|min)p[sd])$", "{{{{v?}}}}{}"),
-)
-"""Instructions on vectors of any x86 CPU, and their patterns; some CPUs multiply and add at once."""
+_VECTORS = re.compile(r"v?(?:(?P<plain>add|sub|mul|div|sqrt|max|min)|(?P<fused>fn?m(?:add|sub))\d+)(?P<dtype>p[sd])$")
+"""Instructions on vectors of x86. Not every CPU multiplies and adds at once; all have the others."""
+
+_FUSED = {"add": "fmadd[0-9]+", "sub": "fn?m(add|sub)[0-9]+"}
+"""What a product and this become on a CPU that does both at once."""
 
 
 def _arithmetic(lines: Iterator[Line]) -> Iterator[Line]:
     """Yield the labels, and of each function the kinds of arithmetic on vectors, each once."""
-    seen: set[str] = set()
+    function: list[tuple[int, str, str]] = []
     for line in lines:
-        if line.is_label:
-            seen.clear()
+        match = None if line.is_label else _VECTORS.match(line.text.split(" ")[0])
+        if match:
+            function.append((line.number, match["plain"] or match["fused"], match["dtype"]))
+        elif line.is_label:
+            yield from _kinds(function)
+            function = []
             yield line
-        for instruction, pattern in [] if line.is_label else _ARITHMETIC:
-            match = re.match(instruction, line.text.split(" ")[0])
-            if match and (text := pattern.format(match[1])) not in seen:
-                seen.add(text)
-                yield Line(line.number, text, is_pattern=True)
+    yield from _kinds(function)
+
+
+def _kinds(function: list[tuple[int, str, str]]) -> Iterator[Line]:
+    """Yield a pattern for each kind of a function's instructions, which CPUs with and without fused ones pass."""
+    kinds = {(kind, dtype): number for number, kind, dtype in reversed(function)}
+    for (kind, dtype), number in sorted(kinds.items(), key=lambda item: item[1]):
+        sums = [each for each in ("add", "sub") if (each, dtype) in kinds]
+        is_fused = any((each, dtype) in kinds for each in ("fmadd", "fmsub", "fnmadd", "fnmsub"))
+        if kind in sums and ("mul", dtype) in kinds and not is_fused:
+            continue  # a CPU with fused instructions has one of those for the product and this
+        if kind.startswith("f"):
+            name = f"{{{{v?({kind}[0-9]+|mul)}}}}"
+        elif kind == "mul" and sums and not is_fused:
+            name = f"{{{{v?({'|'.join(['mul', *(_FUSED[each] for each in sums)])})}}}}"
+        else:
+            name = f"{{{{v?}}}}{kind}"
+        yield Line(number, f"{name}{dtype}", is_pattern=True)
 
 
 def _cuda(text: str) -> Iterator[Line]:

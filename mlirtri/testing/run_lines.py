@@ -22,6 +22,7 @@ from mlirtri.testing.conditions import holds, with_branches
 from mlirtri.testing.tools import command_pattern
 
 _KEYWORD = re.compile(r"^\s*(?:#|//|;)+\s*(RUN|REQUIRES|UNSUPPORTED|XFAIL):(.*)$")
+_DIRECTIVE = re.compile(r"^(?:#|//|;)+ ?CHECK(?:-[A-Z]+(?:-\d+)?)?:", re.MULTILINE)
 SUFFIXES = (".py", ".mlir")
 EXCLUDED = ("lit.cfg.py", ".out", "inputs")
 """Names of files and folders that hold no test."""
@@ -102,7 +103,7 @@ def read_test(file: Path) -> LitTest:
         line = "# RUN: mlirtri emit %s" if file.suffix == ".py" else "// RUN: mlirtri-opt %s"
         raise SourceNotAvailableError(
             f"{file} has no RUN line",
-            help=f"write {line} | FileCheck %s; or move what tests import to a folder inputs/",
+            help=f"write {line} | FileCheck %s",
         )
     requires, unsupported, expected = (_conditions(directives[name]) for name in ("REQUIRES", "UNSUPPORTED", "XFAIL"))
     # A star is lit's way to say: everywhere.
@@ -115,14 +116,14 @@ def _conditions(lines: list[RunLine]) -> tuple[str, ...]:
 
 
 def lit_files(path: Path) -> Iterator[Path]:
-    """Yield a file that is no configuration, or those with RUN lines of a folder and of those below it, sorted."""
+    """Yield a file that is no configuration, or those meant as tests of a folder and of those below it, sorted."""
     if not path.is_dir():
         if path.name not in EXCLUDED:
             yield path
         return
     for file in sorted(path.rglob("*")):
         within = file.relative_to(path).parts
-        if file.suffix in SUFFIXES and file.is_file() and not {*within} & {*EXCLUDED} and has_run_lines(file):
+        if file.suffix in SUFFIXES and file.is_file() and not {*within} & {*EXCLUDED} and is_meant_as_test(file):
             yield file
 
 
@@ -130,6 +131,14 @@ def has_run_lines(file: Path) -> bool:
     """Return whether a file is a lit test."""
     text = file.read_text(errors="replace")
     return "RUN:" in text and any((match := _KEYWORD.match(line)) and match[1] == "RUN" for line in text.split("\n"))
+
+
+def is_meant_as_test(file: Path) -> bool:
+    """Return whether a file has RUN lines, or directives of FileCheck at the start of lines, whose RUN line is missing.
+
+    Others are what tests import. Directives within a function of Python are those of a test of pytest.
+    """
+    return has_run_lines(file) or _DIRECTIVE.search(file.read_text(errors="replace")) is not None
 
 
 def run_test(

@@ -350,6 +350,11 @@ def test_a_miss_names_what_differs(cache, x, monkeypatch, capsys):
 # --- threads, dumps, prints ------------------------------------------------------------------------------------------
 
 
+def test_a_kernel_of_its_syntax_alone_is_not_kept(cache, x):
+    kernel = cache.jit(scaled, pipeline=mt.Pipeline.named("linalg").until("ast")).compile(x)
+    assert list(kernel.ir) == ["ast"]
+
+
 def test_eight_threads_compile_once(cache, x):
     cache.renew()
     functions = [mt.jit(helped, pipeline="mlir") for _ in range(8)]

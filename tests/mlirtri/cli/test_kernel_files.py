@@ -45,6 +45,27 @@ def test_each_kernel(kernels):
     assert each_kernel(kernels) == [kernels]
 
 
+def test_each_kernel_takes_its_own_arguments(run, tmp_path):
+    kernels = "".join(
+        f"@mt.jit\ndef {name}(a, {other}):\n    return a * {other}\n" for name, other in (("f", "n"), ("g", "m"))
+    )
+    (tmp_path / "k.py").write_text(f"import mlirtri as mt\n{kernels}")
+    every = f"{tmp_path}/k.py::*"
+    status, out, err = run("emit", every, "--stage=tri", *_arguments("a=f32[4]", "n=i64[4]", "m=f32[4]", "g.a=f64[4]"))
+    assert (status, err) == (0, "")
+    assert "@f(%a: tensor<4xf32>, %n: tensor<4xi64>)" in out
+    assert "@g(%a: tensor<4xf64>, %m: tensor<4xf32>)" in out
+    assert run("emit", f"{tmp_path}/k.py::f", "--stage=tri", *_arguments("f.a=f32[4]", "n=2"))[0] == 0
+    for wrong, message in (("x=3", "no kernel has a parameter 'x'"), ("f.m=3", "did you mean 'g.m'")):
+        status, _, err = run("emit", every, "--stage=tri", *_arguments("a=f32[4]", wrong))
+        assert status == 1
+        assert message in err
+
+
+def _arguments(*texts):
+    return [word for text in texts for word in ("--arg", text)]
+
+
 def test_files_of_one_name_are_different_modules(tmp_path):
     for number in (1, 2):
         (tmp_path / str(number)).mkdir()

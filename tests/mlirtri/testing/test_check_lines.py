@@ -173,15 +173,30 @@ g:
 \tvfmadd231pd\t%ymm1, %ymm0, %ymm0
 """
     directives = check_lines(text, "CHECK")
-    add = "{{v?(add|sub|mul|fn?m(add|sub)[0-9]+)}}"
     assert directives == [
-        "CHECK-LABEL: f:", f"CHECK: {add}ps", "CHECK: {{v?}}maxps", "CHECK-LABEL: g:", f"CHECK: {add}pd"
+        "CHECK-LABEL: f:", "CHECK: {{v?(mul|fmadd[0-9]+)}}ps", "CHECK: {{v?}}maxps",
+        "CHECK-LABEL: g:", "CHECK: {{v?(fmadd[0-9]+|mul)}}pd",
     ]  # fmt: skip
     # Another CPU, with other registers and without fused instructions.
     older = "f:\n\tmulps\t%xmm1\n\tmaxps\t%xmm0\ng:\n\tmulpd\t%xmm1\n\taddpd\t%xmm1\n"
     assert passes(text, directives)
     assert passes(older, directives)
     assert not passes(older.replace("addpd", "addsd").replace("mulpd", "mulsd"), directives)
+
+
+def test_assembly_with_another_operation_does_not_pass():
+    scaled = "\t.text\nf:\n\tvfmadd231ps\t%ymm1\n\tvdivps\t%ymm1\n\tvmulps\t%ymm1\n"
+    directives = check_lines(scaled, "CHECK")
+    assert directives[1:] == ["CHECK: {{v?(fmadd[0-9]+|mul)}}ps", "CHECK: {{v?}}divps", "CHECK: {{v?}}mulps"]
+    assert passes(scaled, directives)
+    assert passes("f:\n\tmulps\t%xmm1\n\taddps\t%xmm1\n\tdivps\t%xmm1\n\tmulps\t%xmm1\n", directives)
+    assert not passes(scaled.replace("vmulps", "vaddps"), directives)
+    shifted = check_lines(scaled.replace("vmulps", "vaddps"), "CHECK")
+    assert not passes(scaled.replace("vmulps", "vsubps"), shifted)
+    # Without fused instructions the product of a - b * c is told from that of a + b * c.
+    assert check_lines("\t.text\nf:\n\tmulpd\t%xmm1\n\tsubpd\t%xmm1\n", "CHECK")[1:] == [
+        "CHECK: {{v?(mul|fn?m(add|sub)[0-9]+)}}pd"
+    ]
 
 
 def test_arguments_of_quoted_symbols_are_captured():

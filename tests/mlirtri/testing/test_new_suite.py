@@ -29,10 +29,13 @@ def test_a_new_suite_passes(tmp_path, monkeypatch, capsys):
     assert "t is in no repository: for one around it, move t/.github to its root" in err
     assert "t/lit.cfg.py" in written
     assert "mlirtri[lit]==" in Path("t/.github/workflows/mlirtri-lit.yml").read_text()
+    # What tests import is no test.
+    Path("t/shared_sizes.py").write_text("ROWS = 4\n")
     lit = [sys.executable, "-c", "from lit.main import main; main()", "-v", "-j2", "t"]
     run = subprocess.run(lit, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout
     assert "FAIL" not in run.stdout
+    assert "UNRESOLVED" not in run.stdout
     assert run.stdout.count("PASS: t ::") + run.stdout.count("UNSUPPORTED: t ::") == len(EXAMPLES) + 2
     # The examples check something: each fails when its kernel is another one.
     files = [Path("t") / f"{name}.py" for name in ("tri", "fused", "tir", "llvmdialect")]

@@ -82,6 +82,7 @@ def test_the_command_lists_outcomes_and_fails(tmp_path, capsys):
     (tmp_path / "b.mlir").write_text("// RUN: echo shown && false")
     (tmp_path / "c.py").write_text("x = 'RUN:'")
     (tmp_path / "inputs" / "d.py").write_text("# RUN: true")
+    (tmp_path / "test_e.py").write_text("def test_e(filecheck):\n    # CHECK: a\n    filecheck('a')\n")
     assert [file.name for file in lit_files(tmp_path)] == ["a.py", "b.mlir"]
     assert run_command(["test", str(tmp_path)]) == 1
     out = capsys.readouterr().out
@@ -95,3 +96,7 @@ def test_the_command_lists_outcomes_and_fails(tmp_path, capsys):
     out = capsys.readouterr().out
     assert f"UNRESOLVED: {tmp_path / 'c.py'}\n{tmp_path / 'c.py'} has no RUN line\n" in out
     assert out.endswith(f"PASS: {tmp_path / 'a.py'}\n1 UNRESOLVED, 1 PASS\n")
+    # Directives without a command are a test whose RUN line is missing, and no module.
+    (tmp_path / "c.py").write_text("# RNU: true\n# CHECK-NEXT: a\n")
+    assert run_command(["test", str(tmp_path)]) == 1
+    assert "c.py has no RUN line" in capsys.readouterr().out
