@@ -17,6 +17,6 @@ def add_chain(a: mt.Tensor[[64, 32], mt.float32], b: mt.Tensor[[64, 32], mt.floa
 # A declaration, then the definition.
 # CHECK: extern "C" __global__ void {{.*}} [[KERNEL:[a-z_0-9]*add[a-z_0-9]*kernel]]({{.*}});
 # CHECK: extern "C" __global__ void {{.*}} [[KERNEL]]({{.*}}) {
-# CHECK: #line 1{{[23]}} "{{.*}}add_chain.py"
+# CHECK: #line 1{{[23]}} "{{.*}}add_chain.py"{{$}}
 # CHECK: blockIdx.x
 # CHECK-NOT: __global__

@@ -14,7 +14,7 @@ from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE
 from mlirtri.lowering.codegen.cuda_figures import figures_of
 from mlirtri.lowering.codegen.emulated_launches import host_module
 from mlirtri.lowering.codegen.lowered_functions import cuda_module, device_module, on_failing_line, source_of
-from mlirtri.lowering.codegen.passes.source_locations import with_source_lines
+from mlirtri.lowering.codegen.passes.source_locations import with_source_lines, without_calls
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.stage import Code, CompileContext, Executable
 from mlirtri.lowering.core.target import Target
@@ -51,7 +51,7 @@ def _source(functions: list[tuple[str, PrimFunc]], target: TvmTarget) -> str:
         gv: with_source_lines(function, spans.get(_kernel_of(gv.name_hint, spans), ()))
         for gv, function in device.functions_items()
     }
-    return source_of(IRModule(located), target)
+    return without_calls(source_of(IRModule(located), target))
 
 
 def _kernel_of(device_name: str, functions: dict[str, Any]) -> str:

@@ -29,6 +29,10 @@ from mlirtri.lowering.toolchain.tvm_passes import source_span, span_of
 
 _NO_FILE = "IRModule.CodeGenLLVM"
 """TVM's file name in every line table."""
+_CALL = " //"
+"""What ends the name of a call that is printed as a directive."""
+_EMPTY_LINE = re.compile(r"^ *\n(?=(?: *// .*:\d+\n)*#line )", re.MULTILINE)
+_PRINTED_CALL = re.compile(rf"(?<=\"){_CALL}\(\);$", re.MULTILINE)
 
 
 def with_spans(function: PrimFunc) -> PrimFunc:
@@ -82,8 +86,14 @@ def with_source_lines(function: PrimFunc, spans: Sequence[Span]) -> PrimFunc:
 def _directive(span: Span, comments: str = "") -> Any:
     """Return a statement that TVM prints as `comments` and ``#line``."""
     file = span.file.replace("\\", "\\\\").replace('"', '\\"')
-    # The call's own "();" is printed after the comment sign; ``#line`` applies to the line after it.
-    return tirx.Evaluate(tirx.call_extern("int32", f'{comments}\n#line {span.line} "{file}" //'))
+    # The call's own "();" is printed after the comment sign, which `without_calls` removes; ``#line`` applies to the
+    # line after it.
+    return tirx.Evaluate(tirx.call_extern("int32", f'{comments}\n#line {span.line} "{file}"{_CALL}'))
+
+
+def without_calls(source: str) -> str:
+    """Return CUDA source without the parentheses of the calls that printed its directives, and their empty lines."""
+    return _PRINTED_CALL.sub("", _EMPTY_LINE.sub("", source))
 
 
 def _with_lines_of_loops(body: Stmt, own: Span) -> Any:
