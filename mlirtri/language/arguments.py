@@ -159,7 +159,8 @@ def _accepted(annotation: type) -> tuple[type, ...]:
 
 def _scalar(value: Any, dtype: DType) -> TensorType:
     if not isinstance(value, (bool, int, *_inexact_types(dtype))):
-        raise KernelTypeError(f"expected a {dtype} scalar, got {_shown(value)}")
+        hint = f": mt.Tensor((), mt.{dtype}) stands for a scalar of run time" if find_dtype(value) is not None else ""
+        raise KernelTypeError(f"expected a scalar of {dtype}, got {_shown(value)}{hint}")
     if dtype.is_integer and not dtype.holds(int(value)):
         raise KernelTypeError(f"{value} does not fit {dtype}")
     return TensorType((), dtype)

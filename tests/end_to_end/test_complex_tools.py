@@ -92,7 +92,7 @@ def test_annotations():
     assert torch.equal(f(x, 1 + 1j, 2j), x * (1 + 1j) * 2j)
     # `complex` makes a parameter a constant: each value is compiled by itself.
     assert f.compiles == 2
-    with pytest.raises(mt.KernelError, match="expected a float32 scalar"):
+    with pytest.raises(mt.KernelError, match="expected a scalar of float32"):
         mt.jit(_of_float)(x, 1j)
 
 
