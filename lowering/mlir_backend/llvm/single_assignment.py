@@ -90,14 +90,25 @@ def _new_buffer(block: ir.Block, type_: ir.MemRefType) -> ir.Value:
 
 
 def may_be_fused(module: ir.Module) -> bool:
-    """Return whether no nest of a block reads what a later nest overwrites, unless both go element by element."""
+    """Return whether no nest of a block reads what a later one overwrites, or accumulates an argument read later.
+
+    Nests that go element by element may be fused anyway. Upstream copies a nest whose buffer is an argument to each of
+    its readers, and an accumulation that runs twice adds everything twice.
+    """
     blocks = {operation.block for operation in operations_named(module, "affine.for")}
     for block in blocks:
         nests = [view.operation for view in block.operations if view.operation.name == "affine.for"]
         accesses = [_accesses(nest) for nest in nests]
-        if any(_conflict(earlier, later) for earlier, later in combinations(accesses, 2)):
+        if any(_conflict(earlier, later) or _copies(earlier, later) for earlier, later in combinations(accesses, 2)):
             return False
     return True
+
+
+def _copies(earlier: list[tuple[ir.Value, bool, bool]], later: list[tuple[ir.Value, bool, bool]]) -> bool:
+    """Return whether the first nest accumulates an argument of the function that the second reads."""
+    stored = [buffer for buffer, is_store, _ in earlier if is_store and isinstance(buffer.owner, ir.Block)]
+    kept = [buffer for buffer, is_store, _ in earlier if not is_store and buffer in stored]
+    return any(buffer in kept for buffer, is_store, _ in later if not is_store)
 
 
 def _accesses(nest: ir.Operation) -> list[tuple[ir.Value, bool, bool]]:

@@ -101,3 +101,28 @@ def test_values_that_are_read_later_are_not_overwritten(function):
     for mine, other in zip((found, *ours), (expected, *plain), strict=True):
         if other is not None:
             np.testing.assert_allclose(mine, other, rtol=1e-12)
+
+
+def returned_sum(x):
+    t = x.sum(0)
+    return t, t * t
+
+
+def read_twice(x):
+    t = x.sum(0)
+    return t * t, x @ t, np.exp(t[:, None] - t)
+
+
+def returned_maximum(x):
+    t = x.max(1)
+    e = np.exp(x - t[:, None])
+    s = e.sum(1)
+    return e / s[:, None], s, t
+
+
+@pytest.mark.parametrize("function", [returned_sum, read_twice, returned_maximum])
+def test_an_accumulation_runs_once(function):
+    """Upstream copies a nest whose result stays into each nest that reads it."""
+    x = np.random.default_rng(4).uniform(0, 1, (6, 7))
+    for mine, other in zip(mt.jit(function, pipeline="poly")(x), function(x), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-12)

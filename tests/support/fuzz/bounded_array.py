@@ -227,6 +227,7 @@ def _ufunc(ufunc: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
     if not inexact(result):
         if np.dtype(operand).kind == "c" and ufunc.__name__ not in ("equal", "not_equal"):
             raise NoRule(f"{ufunc.__name__} of complex numbers")
+        bounds.refuse_jumps(ufunc.__name__, ufunc, values, errors)
         bounds.same_at_corners(ufunc, values, errors)
         return bounded(result)
     if np.dtype(operand).kind == "c":

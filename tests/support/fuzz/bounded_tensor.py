@@ -30,7 +30,7 @@ UNARY: dict[str, Callable[..., Any]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "relu": lambda x: np.maximum(x, 0),
     "erf": lambda x: erf(np.asarray(x, np.float64)).astype(LONG), "silu": lambda x: x / (1 + np.exp(-x)),
     "gelu": lambda x: x * (1 + erf(np.asarray(x / np.sqrt(LONG(2)), np.float64)).astype(LONG)) / 2,
-    "softplus": lambda x: np.logaddexp(x, 0), "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
+    "softplus": lambda x: np.where(x > 20, x, np.logaddexp(x, 0)), "elu": lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0))),
     "leaky_relu": lambda x: np.where(x > 0, x, LONG(0.01) * x), "hardtanh": lambda x: np.clip(x, -1, 1),
     "relu6": lambda x: np.clip(x, 0, 6), "hardsigmoid": lambda x: np.clip(x / 6 + LONG(0.5), 0, 1),
     "hardswish": lambda x: x * np.clip(x / 6 + LONG(0.5), 0, 1), "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),

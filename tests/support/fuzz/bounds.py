@@ -16,7 +16,9 @@ of the program is right or wrong, and `Undecided` is raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import product
 from typing import Any
 
@@ -49,6 +51,8 @@ ROUNDINGS: dict[str, int] = {
 as products; what has to be exact stays exact."""
 
 JUMPING = {"floor", "ceil", "trunc", "rint", "sign", "heaviside", "floor_divide"}
+INNER_OF_HALVES = ContextVar("INNER_OF_HALVES", default=2.0**-24)
+"""The unit roundoff that sums and functions of halves are computed with: float32's."""
 QUOTIENTS = {"fmod": np.trunc, "remainder": np.floor}
 """Functions that jump where this rounding of the quotient does."""
 
@@ -62,12 +66,22 @@ class NoRule(Exception):
 
 
 def unit_roundoff(dtype: Any) -> tuple[float, float]:
-    """Return u of the dtype, and u of what its sums and functions are computed in: halves are computed in float32."""
+    """Return u of the dtype, and u of what its sums and functions are computed in."""
     part = np.dtype(dtype)
     if part.kind == "c":
         part = np.dtype(f"float{part.itemsize * 4}")
     u = float(ml_dtypes.finfo(part).eps) / 2
-    return u, min(u, 2.0**-24)
+    return u, min(u, INNER_OF_HALVES.get())
+
+
+@contextmanager
+def halves_in_halves() -> Iterator[None]:
+    """Bound sums and functions of halves as computed in halves, each addition rounded: TVM lowers Relax's so."""
+    token = INNER_OF_HALVES.set(1.0)
+    try:
+        yield
+    finally:
+        INNER_OF_HALVES.reset(token)
 
 
 def largest(dtype: Any) -> float:
@@ -94,11 +108,20 @@ def corners(values: Sequence[Any], errors: Sequence[Any]) -> list[list[Any]]:
 
 
 def propagated(function: Callable[..., Any], values: Sequence[Any], errors: Sequence[Any]) -> Any:
-    """Return the largest difference of the function over the corners; infinite where it has no value there."""
+    """Return the largest difference of the function over the corners; infinite where it has no value there.
+
+    `Undecided` is raised where finite operands give no finite value (0 / 0), but others within their errors do.
+    """
     centre = function(*values)
     spread = np.zeros(np.shape(centre), LONG)
+    finite_operands = np.logical_and.reduce(np.broadcast_arrays(*map(np.isfinite, values)))
     for corner in corners(values, errors):
-        difference = np.abs(function(*corner) - centre)
+        result = function(*corner)
+        if np.any(
+            finite_operands & ~np.isfinite(centre) & ~((result == centre) | (np.isnan(result) & np.isnan(centre)))
+        ):
+            raise Undecided
+        difference = np.abs(result - centre)
         spread = np.maximum(spread, np.where(np.isfinite(centre), difference, 0))
     return np.where(np.isnan(spread), np.inf, spread)
 
@@ -117,6 +140,10 @@ def elementwise(
         spread = propagated(function, values, errors)
     if name in ("divide", "reciprocal", "remainder", "fmod"):
         spread = np.where((np.abs(values[-1]) <= errors[-1]) & (errors[-1] > 0), np.inf, spread)
+    if name in ("logaddexp", "logaddexp2"):
+        # The larger operand and a logarithm of at most 1 are added, and may cancel.
+        size = np.maximum(*np.abs(np.broadcast_arrays(*values))) + 1
+        spread = spread + np.where(np.isfinite(size), ELEMENTARY * LONG(unit_roundoff(dtype)[1]) * size, 0)
     return high, rounded(high, spread, dtype, ROUNDINGS[name])
 
 

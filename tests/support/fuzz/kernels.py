@@ -247,11 +247,11 @@ def as_test(program: Program, pipeline: str, title: str) -> str:
     """Return a test of the program against plain Python."""
     values = [f"{low(value).tolist()!r}, np.{value.dtype}" if isinstance(value, (np.ndarray, np.generic)) else repr(value)
               for value in program.arguments.values()]  # fmt: skip
-    arrays = ", ".join(f"np.array({each})" if "np." in each else each for each in values)
+    arrays = "".join(f"np.array({each}), " if "np." in each else f"{each}, " for each in values)
     return (
         f'"""{title}"""\n\nimport numpy as np\nfrom numpy_kernel_checks import compare_results\n\nimport mlirtri as mt\n\nnan, inf = np.nan, np.inf\n\n\n'
         + text_of(program).replace("import numpy as np\n", "").replace("import mlirtri as mt\n", "").lstrip("\n")
-        + f"\n\ndef test_program():\n    arguments = ({arrays},)\n    plain, compiled = ([np.copy(each)[()] for each in arguments] for _ in range(2))\n"
+        + f"\n\ndef test_program():\n    arguments = ({arrays})\n    plain, compiled = ([np.copy(each)[()] for each in arguments] for _ in range(2))\n"
         + f"    expected = program(*plain)\n    result = mt.jit(program, pipeline={pipeline!r})(*compiled)\n"
         + '    compare_results(result, expected, 1e-3, "result")\n    compare_results(tuple(compiled), tuple(plain), 1e-3, "argument")\n'
     )

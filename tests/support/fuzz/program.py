@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from fuzz import bounds
 from fuzz.array_rules import Spelled
 from fuzz.bounded_array import Bounded, bounded
 
@@ -68,8 +70,9 @@ def execute(text: str, environment: Environment) -> None:
 def evaluate(program: Program, start: Callable[[Program], Environment] = enter) -> Environment:
     """Run the whole reference and return all of its names."""
     environment = start(program)
-    for statement in program.statements:
-        execute(statement.text, environment)
+    with bounds.halves_in_halves() if program.kind == "relax" else nullcontext():
+        for statement in program.statements:
+            execute(statement.text, environment)
     for name in program.results:
         environment[name] = bounded(environment[name])
     return environment

@@ -255,8 +255,8 @@ def run(program: Program, pipeline: str) -> list[Any]:
 
 def as_test(program: Program, pipeline: str, title: str) -> str:
     """Return a test of the module against eager torch."""
-    arguments = ", ".join(
-        f"torch.tensor({value.tolist()!r}, dtype={value.dtype})" for value in program.arguments.values()
+    arguments = "".join(
+        f"torch.tensor({value.tolist()!r}, dtype={value.dtype}), " for value in program.arguments.values()
     )
     text = text_of(program)
     if program.kind == "torch_kernels":
@@ -264,7 +264,7 @@ def as_test(program: Program, pipeline: str, title: str) -> str:
     else:
         compiled, eager = f"mt.from_torch(Module(), arguments).compile(pipeline={pipeline!r})", "Module()"
     return (
-        f'"""{title}"""\n\n{text}\n\ndef test_program():\n    arguments = ({arguments},)\n    expected = {eager}(*arguments)\n'
+        f'"""{title}"""\n\n{text}\n\ndef test_program():\n    arguments = ({arguments})\n    expected = {eager}(*arguments)\n'
         f"    result = {compiled}(*arguments)\n    torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-3)\n"
     )
 
