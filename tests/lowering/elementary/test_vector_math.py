@@ -171,6 +171,17 @@ def power(x, y):
 power_by_mlir = mt.jit(pipeline="mlir")(power.__wrapped__)
 
 
+def test_constant_powers_of_doubles_without_a_warning(capfd):
+    @mt.jit
+    def powers(x):
+        return x**4, x**-3, x**2.5
+
+    x = np.linspace(0.1, 4, 9)
+    for result, expected in zip(powers(x), (x**4, x**-3.0, x**2.5), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=4 * np.finfo(np.float64).eps)
+    assert "Warning" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("power", [power, power_by_mlir], ids=["linalg", "mlir"])
 def test_powers(power):
     generator = np.random.default_rng(1)
