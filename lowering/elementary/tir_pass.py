@@ -201,9 +201,9 @@ def _expanded_part(value: Expr, names: list[tuple[Any, Any]]) -> Any:
         # What depends on a variable bound inside the value cannot be computed before the statement.
         if name is None or any(_uses(operand, bound) for operand in call.args):
             return call
-        if str(call.ty.dtype) not in FUNCTIONS[name].dtypes:
-            return _called(call)
         lanes = Lanes(str(call.ty.dtype), names)
+        if lanes.dtype not in FUNCTIONS[name].dtypes:
+            return _called(call)
         return lanes.buffered(FUNCTIONS[name].make(lanes, *map(lanes.buffered, call.args)))
 
     behind_conditions = structural_map(value, (ir.Call, _with_calls_in_arms), order="post")
