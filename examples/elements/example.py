@@ -36,10 +36,10 @@ class Example:
         values = returned if isinstance(returned, tuple) else () if returned is None else (returned,)
         return [np.asarray(value) for value in (*copies, *values)]
 
-    def check(self, pipeline: str, scale: int = 1) -> None:
+    def check(self, pipeline: str, scale: int = 1, target: str = "cpu") -> None:
         """Compare the kernel with NumPy; raises `AssertionError`."""
         arguments = self.make(scale)
-        got = self.results(mt.jit(self.kernel, pipeline=pipeline), arguments)
+        got = self.results(mt.jit(self.kernel, pipeline=pipeline, target=target), arguments)
         want = self.results(self.reference, arguments)
         for here, there in zip(got, want, strict=True):
             np.testing.assert_allclose(here, there, rtol=self.tolerance, atol=self.tolerance)

@@ -83,7 +83,7 @@ class SizeProgram:
             else:
                 operands = [values[operand] for operand in step.operands]
                 widths = [_bits(self.steps[operand].kind) for operand in step.operands]
-                values.append(_rounded(OPERATIONS[step.name](step, widths, *operands), step.kind))
+                values.append(computed(step, widths, operands))
         return values
 
     def shown(self, index: int, names: Sequence[str]) -> str:
@@ -143,6 +143,11 @@ class SizeProgram:
 
 _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui")
 _SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.floordivsi": "//", "arith.divsi": "//"}
+
+
+def computed(step: SizeStep, widths: Sequence[int], operands: Sequence[Any]) -> Any:
+    """Return what a step computes from operands of so many bits; floats are rounded to its type."""
+    return _rounded(OPERATIONS[step.name](step, widths, *operands), step.kind)
 
 
 def _bits(kind: str) -> int:

@@ -2,11 +2,13 @@
 
 Takes a bufferized module. Gives it with a `gpu.module` for each kernel, and a host function that launches them. Each
 parallel loop nest is one kernel: threads go along the innermost axis, blocks along it and the two axes around it.
-Element kernels are the loops that `parallel_loops` finds. Refuses what the host would have to compute: loops in order
-around kernels, branches, scalars.
+Element kernels are the loops that `parallel_loops` finds, reductions are chunks of iterations with a thread each. What
+is between kernels runs on one thread; loops and branches around kernels stay with the host.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
@@ -14,15 +16,18 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir.attributes import noted_strides
 from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import to_loops
-from mlirtri.lowering.spirv import parallel_loops
+from mlirtri.lowering.mlir_backend.loops import reduction_chunks
+from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TIDY_CHUNKS, TO_WHOLE_BUFFERS, to_loops
+from mlirtri.lowering.spirv import flat_buffers, host_statements, parallel_loops
+from mlirtri.lowering.spirv.parallel_loops import HOST_FLOW
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 # What the kernels may use of SPIR-V: Vulkan 1.1 with integers and floats of all widths in buffers.
 VERSION = "v1.3"
 """The SPIR-V of Vulkan 1.1."""
 CAPABILITIES = (
-    "Shader", "Float16", "Float64", "Int8", "Int16", "Int64", "StorageBuffer8BitAccess", "StorageBuffer16BitAccess",
+    "Shader", "Float16", "Float64", "Int8", "Int16", "Int64", "Int64Atomics", "StorageBuffer8BitAccess",
+    "StorageBuffer16BitAccess",
 )  # fmt: skip
 EXTENSIONS = ("SPV_KHR_storage_buffer_storage_class", "SPV_KHR_8bit_storage", "SPV_KHR_16bit_storage")
 ATTACH = (
@@ -49,7 +54,7 @@ TO_KERNELS = (
     Pass("gpu-kernel-outlining", "the body of each launch becomes a kernel"),
     Pass("canonicalize", "leaves nothing dead"),
 )
-HELP = 'use target="cpu"; kernels for SPIR-V are whole-array operations and independent loops of static sizes'
+HELP = 'use target="cpu"'
 _KINDS = {"i1", "f16", "f32", "f64", "i8", "i16", "i32", "i64"}
 
 
@@ -60,13 +65,21 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             what = "an argument that is not row-major"
             refuse([(function.operation, what) for function in public_functions(module)], "SPIR-V", HELP)
         _refuse_types(module)
-        if is_imperative(module):
+        is_loops = is_imperative(module)
+        if is_loops:
             to_loops(module, context)
-            run_rewrite("loops-to-parallel-nests", parallel_loops.rewrite, module, context)
         else:
             run_passes(module, TO_GENERIC, context)
             run_rewrite("innermost-axis-first", _put_innermost_first, module, context)
             run_passes(module, TO_LOOPS, context)
+            run_passes(module, TO_WHOLE_BUFFERS, context)
+        run_rewrite("loops-in-chunks", partial(reduction_chunks.rewrite, on_device=True), module, context)
+        run_passes(module, TIDY_CHUNKS, context)
+        nests = partial(parallel_loops.rewrite, is_reversed=not is_loops)
+        run_rewrite("loops-to-parallel-nests", nests, module, context)
+        run_rewrite("flat-buffers", flat_buffers.rewrite, module, context)
+        run_rewrite("host-statements", host_statements.rewrite, module, context)
+        run_rewrite("nests-alone", parallel_loops.finish, module, context)
         run_passes(module, TO_KERNELS, context)
         _refuse_host_code(module)
         run_rewrite("entry-points", _mark_entry_points, module, context)
@@ -74,13 +87,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def _refuse_types(module: ir.Module) -> None:
-    wrong = []
-    for function in public_functions(module):
-        for kind in function.type.inputs:
-            if str(kind.element_type) not in _KINDS:
-                wrong.append((function.operation, f"an array of {kind.element_type}"))
-            elif not kind.has_static_shape:
-                wrong.append((function.operation, f"an array {kind}, whose sizes are known at run time only"))
+    wrong = [
+        (function.operation, f"an array of {kind.element_type}")
+        for function in public_functions(module)
+        for kind in function.type.inputs
+        if str(kind.element_type) not in _KINDS
+    ]
     refuse(wrong, "SPIR-V", HELP)
 
 
@@ -108,21 +120,36 @@ def _composed(map_: ir.AffineMap, permutation: ir.AffineMap) -> ir.AffineMap:
     return ir.AffineMap.get(permutation.n_dims, 0, results)
 
 
-_HOST = ("func.return", "gpu.launch_func", "arith.constant", "memref.alloc", "memref.alloca", "memref.dealloc",
-         "memref.get_global")  # fmt: skip
+_HOST = ("func.return", "gpu.launch_func", "memref.alloc", "memref.alloca", "memref.dealloc", "memref.load",
+         "memref.get_global", "scf.yield", "scf.condition")  # fmt: skip
 _VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
 
 
 def _refuse_host_code(module: ir.Module) -> None:
-    """Refuse what no kernel computes: scalars, copies, views of buffers, and memory that it would allocate."""
+    """Refuse what neither a kernel nor the host computes: views of buffers, arrays that loops carry."""
     left = []
     for function in public_functions(module):
-        operations = [operation.operation for operation in function.entry_block.operations]
-        left += [(step, _reason(step.name)) for step in operations if step.name not in _HOST]
+        left += [(step, _reason(step)) for step in _host_operations(function.operation) if not _is_allowed(step)]
     for kernel in operations_named(module, "gpu.func"):
-        inside = [*operations_named(kernel, "memref.alloc"), *operations_named(kernel, "memref.alloca")]
-        left += [(_located(allocation), "an array that each iteration has for itself") for allocation in inside]
+        inside = operations_named(kernel, "memref.alloc")
+        left += [(_located(each), "an array of an iteration's own whose size is known at run time") for each in inside]
+        left += [(view, "a view of a buffer") for name in _VIEWS for view in operations_named(kernel, name)]
     refuse(left, "SPIR-V", HELP)
+
+
+def _host_operations(root: ir.Operation) -> list[ir.Operation]:
+    found = []
+    for operation in [view.operation for region in root.regions for block in region for view in block.operations]:
+        found.append(operation)
+        if operation.name in HOST_FLOW:
+            found += _host_operations(operation)
+    return found
+
+
+def _is_allowed(operation: ir.Operation) -> bool:
+    if operation.name in HOST_FLOW:
+        return not any(isinstance(value.type, ir.MemRefType) for value in operation.results)
+    return operation.name in _HOST or host_statements.is_on_host(operation)
 
 
 def _located(allocation: ir.OpView) -> ir.OpView:
@@ -131,16 +158,12 @@ def _located(allocation: ir.OpView) -> ir.OpView:
     return next((each for each in (allocation, *reversed(users)) if span_of(each.operation.location)), allocation)
 
 
-_LOOPS = {"scf.for": "a loop in order around or between kernels", "scf.while": "a loop around or between kernels",
-          "scf.if": "a branch around or between kernels"}  # fmt: skip
-
-
-def _reason(name: str) -> str:
-    if name in _VIEWS:
+def _reason(operation: ir.Operation) -> str:
+    if operation.name in _VIEWS:
         return "a view of a buffer"
-    if name.startswith("scf."):
-        return _LOOPS.get(name, name)
-    return "a copy" if name == "memref.copy" else f"{name} of a scalar"
+    if operation.name in HOST_FLOW:
+        return "an array that a loop or a branch around kernels chooses"
+    return "a copy" if operation.name == "memref.copy" else f"{operation.name} between kernels"
 
 
 def _mark_entry_points(module: ir.Module) -> None:

@@ -1,22 +1,20 @@
 """Convert GPU kernels to the spirv dialect by upstream passes, and serialise each to a binary.
 
 Takes the module of `bufferized_to_gpu`. Gives the text of the SPIR-V modules, and their binaries by the kernel's name,
-with the launches in order. Refuses functions that GLSL's library lacks.
+with the program of the host that launches them. Refuses functions that GLSL's library lacks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
-from typing import Any
+from collections.abc import Callable
 
-from mlirtri.dialect.bindings.mlir import bytes_of_object, ir, operations_named, public_functions
-from mlirtri.errors import DeviceError, PassFailedError, UnsupportedOperationError
+from mlirtri.dialect.bindings.mlir import all_operations_in, bytes_of_object, ir, operations_named, public_functions
+from mlirtri.errors import PassFailedError, UnsupportedOperationError
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.core.untranslatable import bytes_of, refuse
 from mlirtri.lowering.spirv.bufferized_to_gpu import ATTACH, HELP
+from mlirtri.lowering.spirv.executable import SpirvExecutable
+from mlirtri.lowering.spirv.host_program import read_program
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 CONVERT = (
@@ -29,48 +27,11 @@ FINISH = (
     Pass("spirv.module(spirv-update-vce)", "each module lists the capabilities that it uses"),
 )
 SERIALIZE = (Pass("gpu-module-to-binary", "SPIR-V's words"),)
+UPDATES = "mlirtri.updates"
+"""Attribute of the module: pairs of an argument and the result that is its new content."""
+_VCE = "vce_triple"
+"""Attribute of a SPIR-V module: its version, capabilities and extensions."""
 _PREFIX = "__spv__"
-_ALLOCATIONS = ("memref.alloc", "memref.alloca")
-_SIZES = ("grid x", "grid y", "grid z", "block x", "block y", "block z")
-"""What the first operands of a launch are."""
-
-
-@dataclass(frozen=True)
-class Dispatch:
-    """One launch of a kernel."""
-
-    kernel: str
-    entry_point: str
-    """Its name within the SPIR-V module of the kernel."""
-    blocks: tuple[int, int, int]
-    buffers: tuple[int, ...]
-    """The buffers of bindings 0, 1…: arguments and results of the function by number, then temporaries."""
-
-
-@dataclass(frozen=True)
-class SpirvExecutable:
-    """Kernels for Vulkan. Nothing here runs them."""
-
-    dispatches: tuple[Dispatch, ...]
-    """In order; each waits for the one before it."""
-    temporaries: tuple[int, ...]
-    """Bytes of each temporary buffer."""
-    bytes: int | None
-    binaries: dict[str, bytes]
-    """SPIR-V modules by the name of their kernel, in the order of the launches."""
-
-    @property
-    def kernels(self) -> int:
-        return len(self.dispatches)
-
-    def make_figures(self) -> tuple[Dispatch, ...]:
-        """Return what a call launches."""
-        return self.dispatches
-
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        raise DeviceError(
-            "a kernel for SPIR-V cannot be called", help='its binaries are kernel.binaries; use target="cpu" to run it'
-        )
 
 
 def lower(module: ir.Module, context: CompileContext) -> Code:
@@ -81,40 +42,28 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
         except PassFailedError as error:
             raise _refused(error) from None
         run_passes(module, FINISH, context)
+        run_rewrite("wide-atomics", _require_wide_atomics, module, context)
         text = "\n".join(kernel.get_asm(use_name_loc_as_prefix=True) for kernel in _modules(module))
-        dispatches, temporaries = _dispatches(module)
+        make = _executable(module)
         run_rewrite("binaries-of-spirv-modules", _keep_spirv_alone, module, context)
         run_passes(module, SERIALIZE, context)
         operations = operations_named(module, "gpu.binary")
         binaries = {binary.attributes["sym_name"].value: _words(binary) for binary in operations}
-    moved = module.operation.attributes
+    return Code(text, make(binaries))
+
+
+def _executable(module: ir.Module) -> Callable[[dict[str, bytes]], SpirvExecutable]:
+    """Return what makes the executable of the launches once their binaries are there."""
+    program, moved = read_program(module), module.operation.attributes
     size = ir.IntegerAttr(moved["mlirtri.bytes"]).value if "mlirtri.bytes" in moved else None
-    launched = {dispatch.kernel: binaries[dispatch.kernel] for dispatch in dispatches}
-    return Code(text, SpirvExecutable(dispatches, temporaries, size, launched))
+    pairs = list(moved[UPDATES]) if UPDATES in moved else []
+    updates = tuple(zip(pairs[::2], pairs[1::2], strict=True))
 
+    def make(binaries: dict[str, bytes]) -> SpirvExecutable:
+        launched = {dispatch.kernel: binaries[dispatch.kernel] for dispatch in program.dispatches}
+        return SpirvExecutable(program, size, launched, updates)
 
-def _dispatches(module: ir.Module) -> tuple[tuple[Dispatch, ...], tuple[int, ...]]:
-    """Return the launches of the host function, and the bytes of its temporaries."""
-    [function] = public_functions(module)
-    numbers = {argument: number for number, argument in enumerate(function.arguments)}
-    temporaries = []
-    for allocation in _ALLOCATIONS:
-        for operation in operations_named(module, allocation):
-            numbers[operation.results[0]] = len(numbers)
-            kind = operation.results[0].type
-            temporaries.append(prod(kind.shape) * bytes_of(kind.element_type))
-    dispatches = []
-    for launch in operations_named(module, "gpu.launch_func"):
-        sizes, operands = list(launch.operands)[: len(_SIZES)], list(launch.operands)[len(_SIZES) :]
-        x, y, z, *_ = [ir.IntegerAttr(size.owner.attributes["value"]).value for size in sizes]
-        _refuse_constants(launch, [operand for operand in operands if operand not in numbers])
-        kernel, entry_point = re.findall(r"[^@:\"]+", str(launch.attributes["kernel"]))
-        dispatches.append(Dispatch(kernel, entry_point, (x, y, z), tuple(numbers[operand] for operand in operands)))
-    return tuple(dispatches), tuple(temporaries)
-
-
-def _refuse_constants(launch: ir.Operation, others: Sequence[ir.Value]) -> None:
-    refuse([(launch, "an array of constants") for _ in others], "SPIR-V", HELP)
+    return make
 
 
 def _refused(error: PassFailedError) -> UnsupportedOperationError:
@@ -127,6 +76,19 @@ def _refused(error: PassFailedError) -> UnsupportedOperationError:
 
 def _modules(module: ir.Module) -> list[ir.Operation]:
     return operations_named(module, "spirv.module")
+
+
+def _require_wide_atomics(module: ir.Module) -> None:
+    """List the capability of 64-bit atomic operations, which MLIR's operations do not say that they need."""
+    for kernel in _modules(module):
+        is_wide = any(
+            operation.name.startswith("spirv.Atomic") and str(operation.results[0].type) == "i64"
+            for operation in all_operations_in(kernel)
+            if len(operation.results)
+        )
+        if is_wide:
+            old = str(kernel.attributes[_VCE])
+            kernel.attributes[_VCE] = ir.Attribute.parse(old.replace("[", "[Int64Atomics, ", 1))
 
 
 def _keep_spirv_alone(module: ir.Module) -> None:

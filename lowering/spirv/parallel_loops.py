@@ -2,9 +2,10 @@
 
     scf.for %i { scf.for %j { … } }   ──►   scf.parallel (%j, %i) { … }
 
-Takes a function of loops on memrefs. Outermost loops whose iterations are independent become parallel, with those that
-they consist of; what is inside stays in order. Numbers that the host would compute from arguments are computed in each
-kernel. Leaves all else, which `bufferized_to_gpu` refuses.
+Takes a function of loops on memrefs. Loops whose iterations are independent, or become so by atomic updates, become
+parallel where they stand in no other loop or branch than those that the host runs, with the loops that they consist of;
+what is inside stays in order. Numbers that the host would compute from arguments are computed in each kernel. Leaves
+all else, which `host_statements` puts into kernels of one thread.
 """
 
 from __future__ import annotations
@@ -13,30 +14,109 @@ from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, scf
 from mlirtri.lowering.mlir.aliasing import is_inside
+from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir.reading import integer_constant, is_block_argument
-from mlirtri.lowering.mlir_backend.loops.reduction_chunks import in_order, is_independent
+from mlirtri.lowering.mlir_backend.loops.reduction_chunks import in_order
+from mlirtri.lowering.spirv.atomic_updates import make_atomic, shared_updates
+from mlirtri.lowering.spirv.flat_buffers import keep_in_function
 
 MOST_AXES = 3
 """Axes of a grid of blocks."""
+FEWEST_TRIPS = 16
+"""Iterations of a loop inside of loops in order that are worth a launch, unless it is declared parallel."""
+HOST_FLOW = ("scf.for", "scf.while", "scf.if")
+"""Control flow that the host runs where it is around kernels."""
+KEPT = "mlirtri.value"
+"""Attribute of the allocation of a number that a kernel leaves to others, or to the host."""
 _COMPUTED = ("arith.", "math.")
 
 
-def rewrite(module: ir.Module) -> None:
-    """Make the outermost independent loops of each function parallel, and what is inside of them sequential."""
+def rewrite(module: ir.Module, is_reversed: bool = False) -> None:
+    """Make the outermost independent loops of each function parallel; `is_reversed` says that nests begin innermost."""
     for function in public_functions(module):
-        for operation in [view.operation for view in function.entry_block.operations]:
-            if operation.name == "scf.for" and not len(operation.results) and is_independent(operation):
-                _parallel(_nest(operation))
-        for nest in _outermost(function):
+        _visit(function.entry_block, True, is_reversed)
+
+
+def finish(module: ir.Module) -> None:
+    """Let each nest run what is inside in order, compute numbers that it needs itself, and keep its arrays."""
+    for function in public_functions(module):
+        for nest in outermost_nests(function.operation):
             for inner in [each for each in operations_named(nest, "scf.parallel") if each.operation != nest]:
                 in_order(inner.operation)
             _compute_inside(nest)
+            keep_in_function(nest)
+            _select_booleans(nest)
 
 
-def _outermost(function: ir.OpView) -> list[ir.Operation]:
-    return [
-        view.operation for view in function.regions[0].blocks[0].operations if view.operation.name == "scf.parallel"
-    ]
+def _select_booleans(nest: ir.Operation) -> None:
+    """Replace conversions of i1 to index, which the conversion to SPIR-V lacks, by selections."""
+    for cast in operations_named(nest, "arith.index_castui"):
+        if str(cast.operands[0].type) == "i1":
+            with ir.InsertionPoint(cast), cast.location:
+                one, zero = index_constant(1), index_constant(0)
+                cast.results[0].replace_all_uses_with(arith.select(cast.operands[0], one, zero))
+            cast.erase()
+
+
+def outermost_nests(root: ir.Operation) -> list[ir.Operation]:
+    """Return the parallel loops that are in no other one."""
+    nests: list[ir.Operation] = []
+    for operation in [view.operation for region in root.regions for block in region for view in block.operations]:
+        nests += [operation] if operation.name == "scf.parallel" else outermost_nests(operation)
+    return nests
+
+
+def _visit(block: ir.Block, is_outermost: bool, is_reversed: bool) -> None:
+    for operation in [view.operation for view in block.operations]:
+        if operation.name == "scf.parallel":
+            _rearrange(operation, is_reversed)
+        elif operation.name in HOST_FLOW and not _became_parallel(operation, is_outermost):
+            for region in operation.regions:
+                for inner in region.blocks:
+                    _visit(inner, is_outermost and operation.name == "scf.if", is_reversed)
+
+
+def _rearrange(nest: ir.Operation, is_reversed: bool) -> None:
+    """Let threads go along the innermost axis of a nest that is parallel already."""
+    if len(nest.regions[0].blocks[0].arguments) == 1:
+        _parallel(_nest(nest))
+    elif not is_reversed:
+        _reverse(nest)
+
+
+def _became_parallel(loop: ir.Operation, is_outermost: bool) -> bool:
+    """Make a loop parallel if its iterations are independent and worth a launch; return whether they are."""
+    is_declared = DECLARED_PARALLEL in loop.attributes
+    if loop.name != "scf.for" or len(loop.results) or not (is_outermost or is_declared or _is_long(loop)):
+        return False
+    updates = shared_updates(loop)
+    if updates is None:
+        return False
+    _parallel([loop] if updates else _nest(loop))
+    make_atomic(updates)
+    return True
+
+
+def _is_long(loop: ir.Operation) -> bool:
+    lower, upper, _ = map(integer_constant, list(loop.operands)[:3])
+    return lower is None or upper is None or upper - lower >= FEWEST_TRIPS
+
+
+def _reverse(nest: ir.Operation) -> None:
+    """Let the first axis be the innermost one, along which threads go."""
+    count, operands = len(nest.regions[0].blocks[0].arguments), list(nest.operands)
+    bounds = [operands[part * count : (part + 1) * count][::-1] for part in range(3)]
+    with ir.InsertionPoint(nest), nest.location:
+        parallel = scf.ParallelOp([], *bounds, [])
+    block = nest.regions[0].blocks[0]
+    parallel.regions[0].blocks.append(*[ir.IndexType.get()] * count)
+    target = parallel.regions[0].blocks[0]
+    for old, new in zip(block.arguments, reversed(list(target.arguments)), strict=True):
+        old.replace_all_uses_with(new)
+    for step in [view.operation for view in block.operations]:
+        target.append(step)
+    nest.erase()
 
 
 def _nest(loop: ir.Operation) -> list[ir.Operation]:
@@ -50,7 +130,7 @@ def _nest(loop: ir.Operation) -> list[ir.Operation]:
             break
         bounds = list(loops[0].operands)[:3]
         varies = any(is_inside(bound, loop) and not _is_constant(bound) for bound in bounds)
-        if varies or not is_independent(loops[0]):
+        if varies or shared_updates(loops[0]) != []:
             break
         nest.append(loops[0])
     return nest
@@ -103,12 +183,12 @@ def _compute_inside(nest: ir.Operation) -> None:
         with ir.InsertionPoint.at_block_begin(top):
             inner = found.operation.clone()
         for use in list(found.results[0].uses):
-            if _is_in(use.owner.operation, nest):
+            if use.owner.operation != nest and _is_in(use.owner.operation, nest):
                 use.owner.operation.operands[use.operand_number] = inner.results[0]
 
 
 def _from_outside(nest: ir.Operation) -> Iterator[ir.Operation]:
-    for operation in all_operations_in(nest):
+    for operation in all_operations_in(nest)[1:]:
         for operand in operation.operands:
             is_result = not is_block_argument(operand)
             if is_result and not is_inside(operand, nest) and _is_number(operand.owner.operation):
@@ -116,12 +196,19 @@ def _from_outside(nest: ir.Operation) -> Iterator[ir.Operation]:
 
 
 def _is_number(operation: ir.Operation) -> bool:
-    """Return whether an operation computes a number from constants and arguments that nothing writes."""
+    """Return whether an operation computes a number from constants, arguments that nothing writes, and kept values."""
+    if operation.name == "memref.load" and is_kept_value(operation.operands[0]):
+        return True
     if operation.name == "memref.load":
         buffer = operation.operands[0]
         stores = [use.owner.operation.name for use in buffer.uses if use.owner.operation.name != "memref.load"]
         return is_block_argument(buffer) and not stores and len(operation.operands) == 1
     return operation.name.startswith(_COMPUTED) and operation.name != "arith.constant"
+
+
+def is_kept_value(buffer: ir.Value) -> bool:
+    """Return whether a buffer holds a number that a kernel of one thread computed, once for all that read it."""
+    return not is_block_argument(buffer) and KEPT in buffer.owner.operation.attributes
 
 
 def _is_in(operation: ir.Operation, nest: ir.Operation) -> bool:

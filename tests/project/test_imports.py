@@ -106,7 +106,7 @@ LAYERS = (
             "lowering.mlir_backend": "",
             "lowering.mlir_backend.bufferize": "lowering.external lowering.fusion",
             "lowering.mlir_backend.loops": "lowering.dependence",
-            "lowering.spirv": "lowering.mlir_backend.loops",
+            "lowering.spirv": "lowering.dependence lowering.mlir_backend.loops",
             "lowering.mlir_backend.llvm": (
                 "lowering.elementary lowering.mlir_backend.bufferize lowering.mlir_backend.loops "
                 "lowering.runtime lowering.sizes"

@@ -55,7 +55,7 @@ def memory_of(loop: ir.Operation) -> LoopMemory | None:
 
 def _add(memory: LoopMemory, buffer: ir.Value, group: list[ir.Operation], forms: IndexForms) -> bool:
     """Record the accesses of one buffer; return whether the iterations may run in any order."""
-    if _are_apart(group, forms):
+    if are_apart(group, forms):
         return True
     combination = _combination(group)
     if combination is not None:
@@ -63,7 +63,7 @@ def _add(memory: LoopMemory, buffer: ir.Value, group: list[ir.Operation], forms:
     return combination is not None
 
 
-def _are_apart(group: Sequence[ir.Operation], forms: IndexForms) -> bool:
+def are_apart(group: Sequence[ir.Operation], forms: IndexForms) -> bool:
     """Return whether no iteration accesses an element that another one writes."""
     if len(group) * len(group) > _MOST_PAIRS:
         return False

@@ -1,0 +1,230 @@
+"""Element kernels for SPIR-V with run-time sizes, reductions, atomic updates, and loops and branches of the host.
+
+Each runs on a Vulkan device where there is one, for static and for run-time sizes, and is compared with Python's.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from elements import EXAMPLES
+
+import mlirtri as mt
+from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.spirv import vulkan
+
+
+@pytest.fixture(scope="module", autouse=True)
+def device():
+    try:
+        return vulkan.device()
+    except vulkan.VulkanError as problem:
+        pytest.skip(str(problem))
+
+
+def statistics(a):
+    total, count = np.float32(0), 0
+    for i in mt.prange(a.shape[0]):
+        total += a[i]
+        if a[i] > np.float32(0.5):
+            count += 1
+    return total / np.float32(a.shape[0]), count
+
+
+def sums_by_key(keys, a, sums, counts, most):
+    for i in mt.prange(keys.shape[0]):
+        sums[keys[i]] += a[i]
+        mt.atomic_add(counts[keys[i]], 2)
+        mt.atomic_max(most[keys[i]], i)
+
+
+def others(keys, a, least, bits):
+    for i in mt.prange(keys.shape[0]):
+        mt.atomic_min(least[keys[i]], a[i])  # fp32: one thread
+        mt.atomic_xor(bits[keys[i]], i)
+
+
+def collected(a, out, count):
+    for i in mt.prange(a.shape[0]):
+        if a[i] > np.float32(0.5):
+            out[mt.atomic_add(count[0], 1)] = a[i]
+
+
+def transposed(a, out):
+    for i, j, k in mt.ndrange(a.shape[0], a.shape[1], a.shape[2]):
+        out[k, j, i] = a[i, j, k] * 2
+
+
+def relaxed(a, b, tolerance: mt.float32):
+    error, steps = np.float32(100), 0
+    while error > tolerance:
+        error = np.float32(0)
+        for i in mt.prange(1, a.shape[0] - 1):
+            b[i] = (a[i - 1] + a[i + 1]) * np.float32(0.5)
+        for i in mt.prange(1, a.shape[0] - 1):
+            error = max(error, abs(b[i] - a[i]))
+        for i in mt.prange(1, a.shape[0] - 1):
+            a[i] = b[i]
+        steps += 1
+    return steps
+
+
+def chosen(a, which: mt.int32):
+    if which > 3:
+        for i in mt.prange(a.shape[0]):
+            a[i] *= 2
+    else:
+        a[0] = 7
+        for i in mt.prange(a.shape[0]):
+            a[i] += which
+
+
+def prefix(a):
+    for i in range(1, a.shape[0]):
+        a[i] += a[i - 1]
+
+
+def eliminated(a):
+    for k in range(a.shape[0]):
+        for i in mt.prange(k + 1, a.shape[0]):
+            a[i, k] /= a[k, k]
+            for j in range(k + 1, a.shape[0]):
+                a[i, j] -= a[i, k] * a[k, j]
+
+
+def own_array(a, out):
+    for i in mt.prange(a.shape[0]):
+        own = np.zeros(3, np.float32)
+        for j in range(5):
+            own[(i + j) % 3] += a[i] * np.float32(j)
+        out[i] = own[0] - own[2]
+
+
+def through_temporary(a):
+    weights = np.array([1, 2, 4], np.float32)
+    doubled = np.zeros(a.shape[0], np.float32)
+    for i in mt.prange(a.shape[0]):
+        doubled[i] = a[i] * weights[i % 3]
+    for i in mt.prange(a.shape[0]):
+        a[i] = doubled[a.shape[0] - 1 - i]
+
+
+def filled(*shape):
+    return np.random.default_rng(0).random(shape).astype(np.float32)
+
+
+def zeros(dtype):
+    return np.zeros(7, dtype)
+
+
+KEYS = np.random.default_rng(1).integers(0, 7, 3000).astype(np.int32)
+CASES = {
+    "scalars": (statistics, [filled(5000)]),
+    "sums by key": (sums_by_key, [KEYS, filled(3000), zeros("float32"), zeros("int64"), zeros("int32")]),
+    "in order": (others, [KEYS, filled(3000), zeros("float32") + 1, zeros("int32")]),
+    "three axes": (transposed, [filled(5, 6, 70), np.zeros((70, 6, 5), np.float32)]),
+    "while": (relaxed, [filled(30), filled(30), np.float32(0.05)]),
+    "branch": (chosen, [filled(50), np.int32(4)]),
+    "other branch": (chosen, [filled(50), np.int32(2)]),
+    "prefix sum": (prefix, [filled(100)]),
+    "elimination": (eliminated, [filled(20, 20) + 20 * np.eye(20, dtype=np.float32)]),
+    "own array": (own_array, [filled(200), filled(200)]),
+    "temporary and constants": (through_temporary, [filled(99)]),
+}  # fmt: skip
+
+
+ATOMIC = ("sums by key", "in order")
+"""Kernels whose functions Python does not have."""
+
+
+def types_of(arguments, names):
+    """Return types with a size of run time for each axis; equal sizes are one."""
+    for argument in arguments:
+        for size in argument.shape:
+            names.setdefault(size, mt.dyn[f"n{len(names)}"])
+    return [mt.Tensor(tuple(names[size] for size in each.shape), getattr(mt, each.dtype.name)) for each in arguments]
+
+
+def called(function, arguments):
+    copies = [np.array(each) for each in arguments]
+    result = function(*(each if each.ndim else each[()] for each in copies))
+    return [*copies, *(result if isinstance(result, tuple) else () if result is None else (result,))]
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "run-time sizes"])
+@pytest.mark.parametrize("name", CASES)
+def test_numbers(name, is_open, tmp_path):
+    function, arguments = CASES[name]
+    kernel = mt.jit(function, semantics="numpy", target="spirv")
+    compiled = kernel.compile(*(types_of(arguments, {}) if is_open else arguments))
+    reference = mt.jit(function, semantics="numpy", pipeline="mlir") if name in ATOMIC else function
+    for found, expected in zip(called(compiled, arguments), called(reference, arguments), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
+    for number, words in enumerate(compiled.binaries.values()):
+        if shutil.which("spirv-val"):
+            (tmp_path / f"{number}.spv").write_bytes(words)
+            command = ["spirv-val", "--target-env", "vulkan1.1", str(tmp_path / f"{number}.spv")]
+            ran = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_one_kernel_takes_all_sizes():
+    size = mt.dyn["n"]
+    vector = mt.Tensor((size,), mt.float32)
+    kernel = mt.jit(own_array, target="spirv").compile(vector, vector)
+    for count in (0, 1, 63, 64, 65, 1000):
+        a, out, expected = filled(count), filled(count), filled(count)
+        kernel(a, out)
+        own_array(a, expected)
+        np.testing.assert_allclose(out, expected, rtol=1e-5)
+
+
+def test_more_blocks_than_a_launch_takes():
+    size = (vulkan.MOST_BLOCKS + 3) * 64 + 5
+    a = np.ones(size, np.int8)
+    kernel = mt.jit(two_more, target="spirv")
+    kernel(a)
+    assert (a == 3).all()
+
+
+def counted(keys, counts):
+    for i in mt.prange(keys.shape[0]):
+        counts[keys[i]] += 1
+
+
+def test_indices_are_checked_in_debug_and_clamped_otherwise():
+    keys = np.array([0, 4, 9], np.int32)
+    with pytest.raises(IndexError, match="out of bounds for axis 0 of size 5"):
+        mt.jit(counted, target="spirv", debug=True)(keys, np.zeros(5, np.int32))
+    counts = np.zeros(5, np.int32)
+    mt.jit(counted, target="spirv")(keys, counts)
+    np.testing.assert_array_equal(counts, [1, 0, 0, 0, 2])
+
+
+def two_more(a):
+    for i in mt.prange(a.shape[0]):
+        a[i] += 2
+
+
+def test_what_a_counter_gave_is_an_index():
+    a, out, count = filled(3000), np.zeros(3000, np.float32), np.zeros(1, np.int32)
+    kernel = mt.jit(collected, target="spirv")
+    kernel(a, out, count)
+    np.testing.assert_array_equal(np.sort(out[: count[0]]), np.sort(a[a > 0.5]))
+    assert "memref.atomic_rmw addi" in kernel.compile(a, out, count).ir["gpu"]
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name != "julia"])
+def test_an_example_computes_what_numpy_does(name):
+    EXAMPLES[name].check("mlir", target="spirv")
+
+
+def test_functions_of_fp64_are_refused_on_their_line():
+    example = EXAMPLES["julia"]
+    with pytest.raises(UnsupportedOperationError, match=r"has no spirv\.GL\.Log2 of this dtype") as caught:
+        mt.jit(example.kernel, target="spirv").compile(*example.make(1))
+    assert caught.value.span is not None
+    assert 'target="cpu"' in caught.value.help
