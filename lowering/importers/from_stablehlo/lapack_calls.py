@@ -73,8 +73,8 @@ def _lowered(
 def _traced(routine: str, options: dict[str, int], kinds: list[ir.RankedTensorType]) -> TorchGraph:
     import torch
 
+    from mlirtri.lowering.importers.from_torch.decompositions.decomposed_programs import decomposed
     from mlirtri.lowering.importers.from_torch.decompositions.matrices.lapack import Routine
-    from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
     from mlirtri.lowering.importers.from_torch.graph_passes import items, known_results, python_numbers
     from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
     from mlirtri.lowering.importers.from_torch.tracing.tracing import EXPORTING
@@ -84,7 +84,7 @@ def _traced(routine: str, options: dict[str, int], kinds: list[ir.RankedTensorTy
         # torch warns about its own use of its own class.
         warnings.simplefilter("ignore", FutureWarning)
         exported = torch.export.export(Routine(routine, options), examples)
-        module = exported.run_decompositions(decompositions()).graph_module
+        module = decomposed(exported).graph_module
     items.rewrite(module.graph)
     python_numbers.rewrite(module.graph)
     known_results.fold_quotients(module.graph)

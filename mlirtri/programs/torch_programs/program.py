@@ -28,7 +28,7 @@ from mlirtri.errors import (
 )
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.tracebacks import hide_frames, public
-from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
+from mlirtri.lowering.importers.from_torch.decompositions.decomposed_programs import decomposed
 from mlirtri.lowering.importers.from_torch.graph_passes import half_complex
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
 from mlirtri.lowering.importers.from_torch.tracing.tracing import (
@@ -184,7 +184,7 @@ def _decomposed(exported: Any) -> tuple[Any, half_complex.Positions]:
         exported = exported.run_decompositions({})
         halves = half_complex.positions(exported)
         half_complex.rewrite(exported)
-    return exported.run_decompositions(decompositions()), halves
+    return decomposed(exported), halves
 
 
 def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:

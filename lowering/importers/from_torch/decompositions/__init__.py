@@ -6,6 +6,7 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 `mlirtri/programs/torch_programs` import this package.
 
 - `table.py`: the whole table, as torch takes it; rank-0 operands and assertions
+- `decomposed_programs.py`: exported programs, with the table applied
 - `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`,
   `bessel_functions.py`, `orthogonal_polynomials.py`: elementwise operators
 - `complex_tensors.py`, `complex_functions.py`: complex operands; `unsigned_tensors.py`: results of uint16 and uint64

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.export import exported_program
 
 import mlirtri as mt
 from mlirtri.errors import UnsupportedOperationError
+from mlirtri.lowering.importers.from_torch.decompositions.decomposed_programs import decomposed
+from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
+from mlirtri.programs.torch_programs.program import _Function
 
 aten, prims = torch.ops.aten, torch.ops.prims
 NUMBERS = {
@@ -105,3 +109,20 @@ def test_gradient_of_a_convolution_without_sizes_of_its_bias():
 def test_factorizations_are_refused_by_name():
     with pytest.raises(UnsupportedOperationError, match=r"ldl_factor is not lowered"):
         mt.from_torch(lambda a: torch.linalg.ldl_factor(a)[0], (torch.eye(3),))
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_programs_are_decomposed_as_torch_does_without_its_list_of_all_operators(monkeypatch):
+    with torch.library._scoped_library("composite_of_a_test", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
+
+        def function(x):
+            x = torch.ops.composite_of_a_test.twice(x)
+            y = torch.nn.functional.relu6(torch.nn.functional.layer_norm(x @ x.mT, (4,)))
+            return torch.kron(y, y), torch.linalg.norm(y), torch.fft.rfft(y), torch.isfinite(y)
+
+        exported = torch.export.export(_Function(function), (torch.ones(4, 4),))
+        expected = exported.run_decompositions(decompositions())
+        monkeypatch.setattr(exported_program, "_collect_all_valid_cia_ops", lambda: pytest.fail("lists all operators"))
+        assert decomposed(exported).graph_module.code == expected.graph_module.code
