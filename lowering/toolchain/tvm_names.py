@@ -47,8 +47,29 @@ read_write_region = s_tir.analysis.get_sblock_read_write_region
 # Control-C in a function of Python that TVM calls comes back as what it is, and not as a RuntimeError without a text.
 tvm_ffi.register_error("KeyboardInterrupt", KeyboardInterrupt)
 
+
+class _ScriptNamespace:
+    """A namespace of TVMScript for parsing text, whose decorator of functions only names the dialect.
+
+    TVM's decorators also list the whole Python stack with its source files, to look for names that a Python function
+    captures. That takes longer than to parse the function, and a text captures nothing.
+    """
+
+    def __init__(self, namespace: Any, decorator: str) -> None:
+        def decorate(**options: Any) -> Any:
+            return decorate
+
+        decorate.dispatch_token = getattr(namespace, decorator).dispatch_token
+        self._namespace = namespace
+        setattr(self, decorator, decorate)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._namespace, name)
+
+
 SCRIPT_NAMES = {
-    "tvm": tvm, "I": script_ir, "R": script_relax, "T": script_tirx, "float": float, "TypeVar": TypeVar,
+    "tvm": tvm, "I": script_ir, "R": _ScriptNamespace(script_relax, "function"),
+    "T": _ScriptNamespace(script_tirx, "prim_func"), "float": float, "TypeVar": TypeVar,
 }  # fmt: skip
 """What a TVMScript text may name, under the names that TVM's printer uses."""
 

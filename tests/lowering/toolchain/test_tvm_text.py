@@ -1,0 +1,24 @@
+"""TVMScript is parsed without a look at the Python stack."""
+
+from __future__ import annotations
+
+import inspect
+
+import mlirtri as mt
+from mlirtri.lowering.toolchain import tvm_text
+from mlirtri.lowering.toolchain.tvm_names import structural_equal
+
+
+@mt.jit
+def shifted(a: mt.Tensor[[4, 8], mt.float32]):
+    return a + 1
+
+
+def test_no_decorator_of_a_text_looks_at_the_python_stack(monkeypatch):
+    kernel = shifted.compile()
+    modules = [kernel.compilation.records[stage].ir for stage in ("relax", "tir", "scheduled")]
+    texts = [tvm_text.print_complete(module) for module in modules]
+    assert all("@T.prim_func" in text and "@R.function" in text for text in texts)
+    monkeypatch.setattr(inspect, "stack", lambda *_: 1 / 0)
+    for module, text in zip(modules, texts, strict=True):
+        assert structural_equal(tvm_text.parse(text, "text"), tvm_text.without_spans(module))
