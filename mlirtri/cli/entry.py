@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 
@@ -14,6 +16,7 @@ def main() -> None:
 
         status = ask("mlirtri", sys.argv[1:])
     if status is None:
+        atexit.register(gc.freeze)  # a collection at exit would take a third of a second
         from mlirtri.cli.main import run_command  # loads click
 
         status = run_command(sys.argv[1:])

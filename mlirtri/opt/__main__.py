@@ -2,4 +2,4 @@
 
 from mlirtri.opt.main import main
 
-main()
+raise SystemExit(main())

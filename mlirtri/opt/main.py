@@ -5,7 +5,9 @@ Exit status: 0 fine, 1 the input or a pass failed, 2 the command line makes no s
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import sys
 import tempfile
@@ -31,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = sys.argv[1:]
         if os.environ.get("MLIRTRI_SERVE") and (status := ask("mlirtri-opt", arguments)) is not None:
             return status
+        atexit.register(gc.freeze)  # a collection at exit would look at all objects of the compilers
     try:
         return _run(parse_arguments(arguments))
     except UsageError as error:

@@ -6,6 +6,7 @@ A process between the two, the keeper, waits for the one that runs, tells the cl
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import json
@@ -97,6 +98,10 @@ def _load(preload: list[str]) -> None:
     stages = [stage.run for stages in PIPELINE_STAGES.values() for stage in stages]
     for module in [*preload, *(run.module for run in stages if hasattr(run, "module"))]:
         importlib.import_module(module)
+    # No collection looks at what is loaded now: that of a process that ends would take longer than most commands, and
+    # would copy its pages.
+    gc.collect()
+    gc.freeze()
 
 
 def _bound(path: Path) -> socket.socket:

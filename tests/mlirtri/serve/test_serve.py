@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 KERNELS = """
+import gc
 import os
 import sys
 import mlirtri as mt
@@ -26,6 +27,8 @@ def add(a: mt.Tensor[[4, 8], mt.float32]):
 def wrong(a: mt.Tensor[[4, 8], mt.float32]):
     return a.nothing
 
+if os.environ.get("END") == "frozen":
+    sys.exit(gc.get_freeze_count() > 100_000)
 if os.environ.get("END") == "signal":
     os.kill(os.getpid(), 9)
 if os.environ.get("END") == "exit":
@@ -86,12 +89,18 @@ def test_output_and_status_are_those_of_a_process_of_its_own(environment, argume
 
 
 @pytest.mark.parametrize(
-    ("arguments", "given"), [(["--cse", "-"], MLIR), (["broken.mlir"], None), (["none.mlir"], None)]
+    ("arguments", "given", "status"),
+    [(["--cse", "-"], MLIR, 0), (["broken.mlir"], None, 1), (["none.mlir"], None, 1)],
 )
-def test_mlirtri_opt_too(environment, arguments, given):
+def test_mlirtri_opt_too(environment, arguments, given, status):
     served = _run(environment, *arguments, module="mlirtri.opt", given=given)
     alone = _run(environment, *arguments, module="mlirtri.opt", given=given, served=False)
-    assert (served.returncode, served.stdout, served.stderr) == (alone.returncode, alone.stdout, alone.stderr)
+    assert (served.returncode, served.stdout, served.stderr) == (status, alone.stdout, alone.stderr)
+    assert alone.returncode == status
+
+
+def test_collections_of_a_command_pass_over_what_the_server_has_loaded(environment):
+    assert _run(environment, "emit", "kernels.py::add", "--stage=tri", END="frozen").returncode == 1
 
 
 def test_a_command_runs_in_a_process_of_the_server(environment):
