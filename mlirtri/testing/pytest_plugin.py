@@ -21,6 +21,16 @@ from mlirtri.testing.tools import Place, check_text
 _MACHINE: pytest.StashKey[Machine] = pytest.StashKey()
 
 
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Take mlirtri off the packages in which pytest rewrites assertions: it has none, and all its files are parsed.
+
+    pytest rewrites the whole package of a plugin, anew in each process where Python writes no byte code.
+    """
+    rewritten = getattr(early_config.pluginmanager.rewrite_hook, "_must_rewrite", None)  # no public name takes one off
+    if rewritten is not None:
+        rewritten.discard("mlirtri")
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Collect a file with RUN lines of a suite that `mlirtri.lit` configures."""
     if file_path.suffix not in SUFFIXES or not _is_in_suite(file_path, parent.config.rootpath):

@@ -12,6 +12,7 @@ import pytest
 
 import mlirtri as mt
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError
+from mlirtri.measure import accuracy
 
 TESTS = """
 import pytest
@@ -67,6 +68,10 @@ def test_items_of_a_suite_and_the_fixture(tmp_path):
     # The lines of the directives: the text's in a call, and a comment's.
     for line in (13, 18):
         assert re.search(rf"test_fixture\.py:{line}:\d+: error: CHECK: expected string not found", out)
+
+
+def test_pytest_rewrites_no_assertions_of_ours():
+    assert type(accuracy.__loader__).__module__ == "_frozen_importlib_external"
 
 
 def test_assert_filecheck():
