@@ -22,6 +22,23 @@ func.func @reshaped(%a: memref<8x6xf32>, %b: memref<48xf32>) {
 
 // -----
 
+// canonicalize before lower-affine: an axis of one element takes no division.
+// CHECK-LABEL: llvm.func @mlirtri_one_row
+// CHECK-NOT: llvm.sdiv
+func.func @one_row(%a: memref<1x?x6xf32>, %b: memref<?x6xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = memref.dim %b, %c0 : memref<?x6xf32>
+  %flat = memref.collapse_shape %a [[0, 1], [2]] : memref<1x?x6xf32> into memref<?x6xf32>
+  scf.for %i = %c0 to %n step %c1 {
+    %x = memref.load %flat[%i, %c0] : memref<?x6xf32>
+    memref.store %x, %b[%i, %c0] : memref<?x6xf32>
+  }
+  return
+}
+
+// -----
+
 // copies-to-linalg: copies are loops. hoist-buffers: memory is allocated once, before the loop.
 // CHECK-LABEL: llvm.func @mlirtri_copied
 // CHECK-NOT: llvm.icmp "slt"

@@ -16,6 +16,7 @@ from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE, LOWERED_PIPE
 from mlirtri.lowering.codegen.passes.argument_checks import with_few_checks, with_separate_result
 from mlirtri.lowering.codegen.passes.exact_doubles import with_literals, with_marked_doubles
 from mlirtri.lowering.codegen.passes.host_functions import in_even_tasks, on_stack, without_alignment
+from mlirtri.lowering.codegen.passes.repeated_statements import with_arguments_as_declared, with_calls_of_repeated
 from mlirtri.lowering.codegen.passes.source_locations import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
 from mlirtri.lowering.core.forks import renewed
@@ -87,8 +88,12 @@ def built(functions: Iterable[Named], target: Target, results: Mapping[str, int]
         is_known = cached is not None and cached.is_of(function)
         lowered = cached.module if is_known else _lower(name, function, target)
         if results and name in results:
-            parts = [(variable, with_separate_result(part, results[name], len(function.params)))
-                     for variable, part in lowered.functions_items()]  # fmt: skip
+            parts = [
+                (variable, with_separate_result(part, results[name], len(function.params)))
+                if variable.name_hint == name
+                else (variable, part)
+                for variable, part in lowered.functions_items()
+            ]
             lowered = IRModule(dict(parts), attrs=lowered.attrs)
         merged.update(lowered)
     return tvm.tirx.build(merged, target=target, pipeline=LOWERED_PIPELINE)
@@ -96,7 +101,10 @@ def built(functions: Iterable[Named], target: Target, results: Mapping[str, int]
 
 def _lower(name: str, function: PrimFunc, target: Target) -> IRModule:
     pipeline, _, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
-    lowered = pipeline(tirx.transform.BindTarget(target.with_host(target))(host_module([(name, function)])))
+    module = with_calls_of_repeated(host_module([(name, function)]))
+    lowered = pipeline(tirx.transform.BindTarget(target.with_host(target))(module))
+    if len(lowered.functions) > 1:
+        lowered = with_arguments_as_declared(lowered)
     tasks = TASKS * int(target.attrs.get("num-cores", 1))
 
     def finished(part: PrimFunc) -> PrimFunc:

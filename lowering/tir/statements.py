@@ -135,7 +135,14 @@ def loads_in(node: Node) -> list[TensorLoad]:
 
 def depends_on(expression: Expr, variables: Collection[Any]) -> bool:
     """Return whether a statement or expression uses one of these variables or buffers."""
-    return any(use.same_as(variable) for use in nodes_in(expression, tirx.Var) for variable in variables)
+    return bool(variables) and not uses_in(expression).isdisjoint(variable.__chandle__() for variable in variables)
+
+
+def uses_in(node: Node) -> set[int]:
+    """Return the addresses of the variables and buffers in a statement or expression."""
+    uses: set[int] = set()
+    structural_walk(node, (tirx.Var, lambda variable: uses.add(variable.__chandle__())))
+    return uses
 
 
 def new_buffer(name: str, dtype: str, *sizes: int) -> Any:

@@ -42,6 +42,8 @@ Sequential = tvm.transform.Sequential
 SCHEDULE_ERRORS = (s_tir.ScheduleError, tvm.error.InternalError)
 """What a step of a `Schedule` raises where TVM cannot do it: a condition of the step's, or a failed check inside it."""
 Target = target.Target
+buffer_data = tirx.buffer.buffer_data
+buffer_data_pointer_type = tirx.buffer.buffer_data_pointer_type
 read_write_region = s_tir.analysis.get_sblock_read_write_region
 
 # Control-C in a function of Python that TVM calls comes back as what it is, and not as a RuntimeError without a text.

@@ -28,6 +28,7 @@ TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations b
 
 TO_WHOLE_BUFFERS = (
     Pass("fold-memref-alias-ops", "loads and stores through views become those of the whole buffer"),
+    Pass("canonicalize", "axes of one element have no quotients and remainders"),
     Pass("lower-affine", "index arithmetic becomes arith; indices into reshaped buffers, quotients and remainders"),
     Pass("canonicalize", "constants once, no dead view"),
     Pass("cse", "equal indices are computed once"),

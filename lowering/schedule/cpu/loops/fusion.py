@@ -18,7 +18,16 @@ from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesse
 from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
 from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
-from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted, with_body
+from mlirtri.lowering.tir.statements import (
+    depends_on,
+    index,
+    new_buffer,
+    plus,
+    sequence,
+    substituted,
+    uses_in,
+    with_body,
+)
 from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Buffer, Stmt, structural_equal, structural_walk, tirx
 
 Ranges = tuple[LoopRange, ...]
@@ -155,18 +164,17 @@ def _with_scalars(statement: Stmt) -> Any:
     if not isinstance(statement, tirx.SeqStmt):
         return with_parts(statement, _with_scalars)
     statements = list(statement.seq)
+    uses = [set() if isinstance(statement, tirx.AllocBuffer) else uses_in(statement) for statement in statements]
     for allocation in [statement for statement in statements if isinstance(statement, tirx.AllocBuffer)]:
-        users = [
-            position
-            for position, statement in enumerate(statements)
-            if statement is not allocation and is_user(statement, allocation.buffer)
-        ]
+        buffer = allocation.buffer.__chandle__()
+        users = [position for position, used in enumerate(uses) if buffer in used]
         loop = statements[users[0]] if len(users) == 1 else None
         if not isinstance(loop, tirx.For) or is_scalar(allocation.buffer):
             continue
         if (scalar_loop := _in_scalar(loop, allocation.buffer)) is not None:
-            statements[users[0]] = scalar_loop
-            statements.remove(allocation)
+            statements[users[0]], uses[users[0]] = scalar_loop, uses_in(scalar_loop)
+            position = statements.index(allocation)
+            del statements[position], uses[position]
     return sequence(*map(_with_scalars, statements))
 
 
