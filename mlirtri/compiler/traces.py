@@ -64,7 +64,7 @@ class LiveTrace:
         self._write(_texts_of_passes(stage, context), context, f"stage {stage.name!r} failed: {error}")
 
     def _write(self, texts: list[TracedText], context: CompileContext, failure: str | None) -> None:
-        from mlirtri.trace.growing import GrowingPage  # loads Pygments
+        from mlirtri.trace.page import GrowingPage  # loads Pygments
 
         signature = self.kernel
         if context.interface is not None:

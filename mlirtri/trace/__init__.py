@@ -14,7 +14,7 @@ Read in this order:
 - `chunks.py`: lines and texts in compressed chunks, which the browser opens when it shows them.
 - `listing.py`: assembly of one kernel, with the user's lines.
 - `plots.py`: the fusion graph, times and the roofline as SVG.
-- `page.py`: the page. Its parts are `page.html`, `page.css` and the scripts: `lines.js` (chunks), `difference.js`,
-  `pane.js` (rows that are visible), `search.js`, `page.js` (the list, keys, links), `watch.js` (loads it again).
-- `growing.py`: the page of a kernel while it is compiled.
+- `page.py`: the page, also while its kernel is compiled. Its parts are `page.html`, `page.css` and the scripts:
+  `lines.js` (chunks), `difference.js`, `pane.js` (rows that are visible), `search.js`, `page.js` (the list, keys,
+  links), `watch.js` (loads it again).
 """

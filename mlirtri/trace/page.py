@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,20 +34,20 @@ class Watched:
 
 def trace_page(trace: Trace, watched: Watched | None = None) -> str:
     """Return the page of a trace: one file of HTML that needs nothing else."""
-    found = [OriginsOfTexts().of(kernel.texts) for kernel in trace.kernels]
+    found = [_OriginsOfTexts().of(kernel.texts) for kernel in trace.kernels]
     table, origins = LineTable(), OriginTable(main_file([lines for kernel in found for lines in kernel]))
     distinct = {origin for kernel in found for text in kernel for each in text for origin in each}
-    source = source_of(origins, distinct, table)
+    source = _source_of(origins, distinct, table)
     bodies: list[str] = []
     kernels = []
     for kernel, lines in zip(trace.kernels, found, strict=True):
         pairs = zip(kernel.texts, lines, strict=True)
-        kernels.append(kernel_row(kernel, [text_row(*pair, origins, table, bodies) for pair in pairs]))
-    return rendered(trace, Contents(table, origins, bodies, kernels, source), watched)
+        kernels.append(_kernel_row(kernel, [_text_row(*pair, origins, table, bodies) for pair in pairs]))
+    return _rendered(trace, _Contents(table, origins, bodies, kernels, source), watched)
 
 
 @dataclass
-class Contents:
+class _Contents:
     """What the texts of a page are packed into, and the rows of its list."""
 
     table: LineTable
@@ -57,7 +57,7 @@ class Contents:
     source: dict[str, Any] | None
 
 
-def rendered(trace: Trace, contents: Contents, watched: Watched | None = None) -> str:
+def _rendered(trace: Trace, contents: _Contents, watched: Watched | None = None) -> str:
     """Return the page of a trace whose texts are packed."""
     table = contents.table
     data = {
@@ -127,7 +127,7 @@ def _embedded(data: Any) -> str:
     return text.replace("</", "<\\/").replace("<!--", "<\\!--").replace("\u2028", "\\u2028")
 
 
-class OriginsOfTexts:
+class _OriginsOfTexts:
     """The user's lines that texts come from; the text after a pass has those of equal lines of stages."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class OriginsOfTexts:
         return [found[number] for number in range(len(texts))]
 
 
-def kernel_row(kernel: TracedKernel, texts: list[dict[str, Any]]) -> dict[str, Any]:
+def _kernel_row(kernel: TracedKernel, texts: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the page knows of a kernel, with the rows of its texts."""
     return {
         "name": kernel.name,
@@ -159,7 +159,7 @@ def kernel_row(kernel: TracedKernel, texts: list[dict[str, Any]]) -> dict[str, A
     }
 
 
-def text_row(
+def _text_row(
     text: TracedText, found: Lines, origins: OriginTable, table: LineTable, bodies: list[str]
 ) -> dict[str, Any]:  # fmt: skip
     """Return what the list shows of a text; its lines become one more of `bodies`, packed."""
@@ -179,7 +179,7 @@ def text_row(
     }
 
 
-def source_of(origins: OriginTable, distinct: set[tuple[str, int]], table: LineTable) -> dict[str, Any] | None:
+def _source_of(origins: OriginTable, distinct: set[tuple[str, int]], table: LineTable) -> dict[str, Any] | None:
     """Return the user's file around the lines that texts come from; None where there is none that can be read."""
     if origins.file is None:
         return None
@@ -211,3 +211,36 @@ def _plots(kernel: TracedKernel) -> dict[str, Any]:
         "launches": kernel.launches,
         "failure": kernel.failure,
     }
+
+
+class GrowingPage:
+    """The page of one kernel while it is compiled: texts are added in the order of the stages.
+
+    `write` may be called after each. It writes what was packed before, and the list: the texts themselves are not kept.
+    """
+
+    def __init__(self) -> None:
+        self._contents = _Contents(LineTable(), OriginTable(None), [], [], None)
+        self._origins = _OriginsOfTexts()
+        self._distinct: set[tuple[str, int]] = set()
+        self._rows: list[dict[str, Any]] = []
+        self._texts: list[TracedText] = []
+
+    def add(self, texts: Sequence[TracedText]) -> None:
+        """Add the texts of a stage's passes and of the stage."""
+        contents, found = self._contents, self._origins.of(texts)
+        if contents.origins.file is None:
+            # No line of an earlier text comes from a file.
+            contents.origins = OriginTable(main_file(found))
+        self._distinct |= {origin for lines in found for each in lines for origin in each}
+        for text, lines in zip(texts, found, strict=True):
+            self._rows.append(_text_row(text, lines, contents.origins, contents.table, contents.bodies))
+            self._texts.append(replace(text, text="", complete=None))
+
+    def write(self, kernel: TracedKernel, path: Path) -> None:
+        """Write the page of a kernel, which is given without texts."""
+        contents = self._contents
+        contents.kernels = [_kernel_row(kernel, self._rows)]
+        contents.source = _source_of(contents.origins, self._distinct, contents.table)
+        page = _rendered(Trace(kernel.signature, (replace(kernel, texts=tuple(self._texts)),)), contents)
+        write_html(page, path)

@@ -23,9 +23,8 @@ from mlirtri.measure.tracing import trace_of
 from mlirtri.trace.chunks import LINES_PER_CHUNK, LineTable, unpacked
 from mlirtri.trace.colours import ColourTable, coloured
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
-from mlirtri.trace.growing import GrowingPage
 from mlirtri.trace.mlir_lexer import MlirLexer
-from mlirtri.trace.page import trace_page
+from mlirtri.trace.page import GrowingPage, trace_page
 from mlirtri.trace.source_lines import source_lines
 from mlirtri.trace.unified import unified_diff
 
