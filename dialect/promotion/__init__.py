@@ -10,5 +10,5 @@ Read in this order:
 - `numpy_rule.py`, `torch_rule.py`: one library each.
 - `tables.py`: the libraries' tables, which tests compare with the libraries.
 
-`dialect.spellings`, `lowering.frontend.language` and `mlirtri` may import it.
+`dialect.spellings`, `lowering.frontend.semantics` and `mlirtri` may import it.
 """

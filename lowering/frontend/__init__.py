@@ -21,7 +21,7 @@ Read in this order:
 - `tile_kernels.py`: tile kernels, and calls of the functions of `mlirtri.tile`, which are in `tile_language/`.
 - `device_placement.py`: copies of values between devices.
 
-`syntax/` writes statements with simpler ones, and names what kernels do not take. `language/` defines ``x + y`` and
+`syntax/` writes statements with simpler ones, and names what kernels do not take. `semantics/` defines ``x + y`` and
 ``sum(x)``; `library_functions/` has the functions that are themselves written as kernels, such as `numpy.linalg.solve`;
 `graph/` lowers recorded calls of several kernels to one function.
 `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.

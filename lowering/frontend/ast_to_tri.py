@@ -35,12 +35,12 @@ from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa
 from mlirtri.lowering.frontend.argument_sizes import emit_prologue, with_linear_form, without_values
 from mlirtri.lowering.frontend.context import FunctionContext, visit_body
 from mlirtri.lowering.frontend.device_placement import Placement
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.merging import Differs, kind, packed
-from mlirtri.lowering.frontend.language.storage import Storage, View, has_memory
 from mlirtri.lowering.frontend.library_functions.random_generator import is_generator
 from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.frontend.scope import Scope
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.merging import Differs, kind, packed
+from mlirtri.lowering.frontend.semantics.storage import Storage, View, has_memory
 from mlirtri.lowering.mlir.attributes import argument_attributes
 from mlirtri.lowering.mlir.imperative import UPDATED_BY
 from mlirtri.lowering.mlir.reading import defined_by

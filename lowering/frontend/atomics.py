@@ -14,8 +14,8 @@ from mlirtri.errors import KernelTypeError, UnsupportedSyntaxError
 from mlirtri.lowering.dependence.index_forms import ATOMIC
 from mlirtri.lowering.frontend.context import FunctionContext, visit
 from mlirtri.lowering.frontend.indexing import element
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import as_new_array, current, has_memory
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.storage import as_new_array, current, has_memory
 from mlirtri.lowering.frontend.updates import write
 
 PREFIX = "mlirtri.atomic_"

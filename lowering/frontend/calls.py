@@ -36,10 +36,14 @@ from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
-from mlirtri.lowering.frontend.language.builder import Language, describe, kind_of
-from mlirtri.lowering.frontend.language.debugging import emit_breakpoint
-from mlirtri.lowering.frontend.language.merging import flat
-from mlirtri.lowering.frontend.language.storage import (
+from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled
+from mlirtri.lowering.frontend.library_functions import inlined
+from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
+from mlirtri.lowering.frontend.scope import BUILTINS
+from mlirtri.lowering.frontend.semantics.builder import Language, describe, kind_of
+from mlirtri.lowering.frontend.semantics.debugging import emit_breakpoint
+from mlirtri.lowering.frontend.semantics.merging import flat
+from mlirtri.lowering.frontend.semantics.storage import (
     as_new_array,
     current,
     either,
@@ -47,10 +51,6 @@ from mlirtri.lowering.frontend.language.storage import (
     is_array,
     with_rank_0_memory,
 )
-from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled
-from mlirtri.lowering.frontend.library_functions import inlined
-from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
-from mlirtri.lowering.frontend.scope import BUILTINS
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS
 from mlirtri.lowering.frontend.tile_kernels import tile_call
 from mlirtri.lowering.frontend.tile_language.function_table import name_of_tile_function

@@ -25,11 +25,11 @@ from mlirtri.lowering.external.objects import External
 from mlirtri.lowering.frontend.argument_sizes import named_size
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.indexing import element, rows
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import current
 from mlirtri.lowering.frontend.library_calls import spelled, tensor_attribute
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.tile_language.guards import guarded
 
 

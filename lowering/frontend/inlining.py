@@ -18,10 +18,10 @@ from mlirtri.errors import KernelError, KernelTypeError, NestedTooDeeplyError, N
 from mlirtri.lowering.core.interface import Capture, Origin, bound_arguments
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
-from mlirtri.lowering.frontend.language.merging import same
-from mlirtri.lowering.frontend.language.storage import has_memory, with_memory
 from mlirtri.lowering.frontend.python_to_ast import parse_function
 from mlirtri.lowering.frontend.scope import Element, Scope, check_constant
+from mlirtri.lowering.frontend.semantics.merging import same
+from mlirtri.lowering.frontend.semantics.storage import has_memory, with_memory
 
 FRAMES_OF_CALL = 100
 """Frames of Python that the statements around one inlined call take at most."""

@@ -13,8 +13,8 @@ from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, function_named, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import current
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.tile_kernels import range_of
 from mlirtri.lowering.frontend.tile_language.function_table import LOOPS, name_of_tile_function
 

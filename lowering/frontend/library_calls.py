@@ -18,11 +18,11 @@ from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
 from mlirtri.lowering.core.interface import bound_arguments
-from mlirtri.lowering.frontend.language import storage
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.pointers import match_buffer
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import array_of_list, binary
+from mlirtri.lowering.frontend.semantics import storage
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.pointers import match_buffer
 from mlirtri.lowering.frontend.updates import write
 
 

@@ -15,10 +15,10 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan
 from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
-from mlirtri.lowering.frontend.language import merging
-from mlirtri.lowering.frontend.language.builder import describe
-from mlirtri.lowering.frontend.language.storage import Storage, current, has_memory, with_memory
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Unavailable
+from mlirtri.lowering.frontend.semantics import merging
+from mlirtri.lowering.frontend.semantics.builder import describe
+from mlirtri.lowering.frontend.semantics.storage import Storage, current, has_memory, with_memory
 
 
 class LoopState:

@@ -19,9 +19,9 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
-from mlirtri.lowering.frontend.language import merging
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import (
+from mlirtri.lowering.frontend.semantics import merging
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.storage import (
     as_new_array,
     current,
     has_memory,

@@ -20,9 +20,9 @@ from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, KernelUnboundError, UnknownNameError, did_you_mean
 from mlirtri.lowering.core.interface import Capture, Origin
 from mlirtri.lowering.frontend.indexing import element
-from mlirtri.lowering.frontend.language.builder import Language
-from mlirtri.lowering.frontend.language.merging import MaybeBound
-from mlirtri.lowering.frontend.language.storage import current
+from mlirtri.lowering.frontend.semantics.builder import Language
+from mlirtri.lowering.frontend.semantics.merging import MaybeBound
+from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS, INSTEAD_OF_OTHER_BUILTINS
 from mlirtri.lowering.frontend.updates import write
 

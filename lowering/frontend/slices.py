@@ -1,7 +1,7 @@
 """Basic indexing of arrays: integers, slices and None, one for each axis.
 
 An index known to be out of bounds is refused, also in one iteration of a loop. One that is out of bounds at run time
-raises `IndexError` after the call (`language/index_checks.py`).
+raises `IndexError` after the call (`semantics/index_checks.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.index_checks import checked_index, counts_from_the_end
-from mlirtri.lowering.frontend.language.scf import runs_always
-from mlirtri.lowering.frontend.language.shapes import reshape, strided
-from mlirtri.lowering.frontend.language.storage import ViewStep
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.index_checks import checked_index, counts_from_the_end
+from mlirtri.lowering.frontend.semantics.scf import runs_always
+from mlirtri.lowering.frontend.semantics.shapes import reshape, strided
+from mlirtri.lowering.frontend.semantics.storage import ViewStep
 
 
 @dataclass

@@ -26,10 +26,10 @@ from mlirtri.lowering.frontend.context import (
 )
 from mlirtri.lowering.frontend.expressions import attribute, item
 from mlirtri.lowering.frontend.indexing import element, rows
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import current, has_memory, viewed, with_memory
 from mlirtri.lowering.frontend.operators import binary, condition
 from mlirtri.lowering.frontend.scope import Element
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.storage import current, has_memory, viewed, with_memory
 from mlirtri.lowering.frontend.tile_kernels import enter, write_guarded
 from mlirtri.lowering.frontend.tile_language.function_table import Grid
 from mlirtri.lowering.frontend.updates import write

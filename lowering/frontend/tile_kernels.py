@@ -18,9 +18,9 @@ from mlirtri.lowering.frontend.branches import emit_if
 from mlirtri.lowering.frontend.context import FunctionContext, visit, visit_block
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
-from mlirtri.lowering.frontend.language.builder import describe
-from mlirtri.lowering.frontend.language.storage import current
 from mlirtri.lowering.frontend.operators import condition
+from mlirtri.lowering.frontend.semantics.builder import describe
+from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.tile_language.copies import Region, combine, region_of, whole
 from mlirtri.lowering.frontend.tile_language.function_table import (
     ANYWHERE,

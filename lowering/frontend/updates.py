@@ -22,9 +22,9 @@ from mlirtri.lowering.frontend.indexing import (
     strong,
     subscript,
 )
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.dynamic_sizes import checked_at_call, common_size, cut, seen_as
-from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, common_size, cut, seen_as
+from mlirtri.lowering.frontend.semantics.storage import ViewStep, has_memory
 
 
 def write(b: Language, tensor: TriValue, index: tuple[Any, ...], value: Any) -> None:

@@ -20,7 +20,7 @@ from mlirtri.lowering.core.interface import RuntimeCheck
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.core.untranslatable import refuse
-from mlirtri.lowering.frontend.language.debugging import CHECK, is_breakpoint
+from mlirtri.lowering.frontend.semantics.debugging import CHECK, is_breakpoint
 from mlirtri.lowering.interpreter.frames import Action, Breakpoint, Line, SourceLine, chain_of, lines_of
 from mlirtri.lowering.interpreter.steps import Evaluator, evaluator_of
 

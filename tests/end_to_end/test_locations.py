@@ -99,7 +99,7 @@ def boom(*_arguments, **_keywords):
 
 
 def test_a_failure_in_ast_to_tri(monkeypatch):
-    monkeypatch.setattr("mlirtri.lowering.frontend.language.builder.Language.matmul", boom, raising=False)
+    monkeypatch.setattr("mlirtri.lowering.frontend.semantics.builder.Language.matmul", boom, raising=False)
     monkeypatch.setattr("mlirtri.dialect.builder.TriBuilder.emit", boom)
     error = failure(kind=CompilerBugError)
     check_shown(error, "mt.exp(a)")

@@ -66,16 +66,16 @@ LAYERS = (
         "MLIR: Python and imported programs to fused linalg, and on to LLVM",
         shared="errors dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.mlir",
         packages={
-            "lowering.frontend.language": "dialect.ops dialect.promotion",
-            "lowering.frontend.library_functions": "dialect.spellings.torch_api lowering.frontend.language",
+            "lowering.frontend.semantics": "dialect.ops dialect.promotion",
+            "lowering.frontend.library_functions": "dialect.spellings.torch_api lowering.frontend.semantics",
             "lowering.dependence": "",
             "lowering.frontend.syntax": "",
-            "lowering.frontend.tile_language": "lowering.frontend.language",
+            "lowering.frontend.tile_language": "lowering.frontend.semantics",
             "lowering.frontend": (
-                "dialect.spellings lowering.dependence lowering.external lowering.frontend.language "
+                "dialect.spellings lowering.dependence lowering.external lowering.frontend.semantics "
                 "lowering.frontend.library_functions lowering.frontend.syntax lowering.frontend.tile_language"
             ),
-            "lowering.frontend.graph": "lowering.external lowering.frontend lowering.frontend.language",
+            "lowering.frontend.graph": "lowering.external lowering.frontend lowering.frontend.semantics",
             "lowering.linalg": "dialect.ops dialect.scalar lowering.external",
             "lowering.importers.normalize.arithmetic": "dialect.scalar",
             "lowering.importers.normalize.sizes": "lowering.sizes",
@@ -165,7 +165,7 @@ LAYERS = (
                 "lowering.schedule.cuda lowering.schedule.rows"
             ),
             "lowering.interpreter": (
-                "dialect dialect.bindings dialect.ops lowering.bridge lowering.external lowering.frontend.language "
+                "dialect dialect.bindings dialect.ops lowering.bridge lowering.external lowering.frontend.semantics "
                 "lowering.relax"
             ),
             "lowering.pipelines": (

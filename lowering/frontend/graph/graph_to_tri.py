@@ -26,9 +26,9 @@ from mlirtri.lowering.frontend.ast_to_tri import argument_value, is_array, new_l
 from mlirtri.lowering.frontend.context import FunctionContext
 from mlirtri.lowering.frontend.graph.kernel_graph import Dispatch, GraphArgument, KernelGraph, ValueNumber, mapped
 from mlirtri.lowering.frontend.inlining import inline_bound
-from mlirtri.lowering.frontend.language.builder import NUMBERS, describe
-from mlirtri.lowering.frontend.language.storage import current, with_memory
 from mlirtri.lowering.frontend.scope import Scope
+from mlirtri.lowering.frontend.semantics.builder import NUMBERS, describe
+from mlirtri.lowering.frontend.semantics.storage import current, with_memory
 
 
 def lower(graph: KernelGraph, context: CompileContext) -> ir.Module:

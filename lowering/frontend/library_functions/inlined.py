@@ -26,7 +26,6 @@ from mlirtri.errors import (
     KernelValueError,
     UnknownNameError,
 )
-from mlirtri.lowering.frontend.language.builder import Language
 from mlirtri.lowering.frontend.library_functions import (
     array_functions,
     linear_algebra,
@@ -40,6 +39,7 @@ from mlirtri.lowering.frontend.library_functions import (
     ufunc_methods,
 )
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.semantics.builder import Language
 
 
 def gcd(x1, x2):

@@ -10,8 +10,8 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, Note
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.storage import as_new_array, has_memory, viewed, with_memory
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.storage import as_new_array, has_memory, viewed, with_memory
 from mlirtri.lowering.mlir.memory_spaces import mark
 
 SPELLED_DTYPES = {"float": "float32", "int": "int32", "uint": "uint32", "double": "float64", "half": "float16"}

@@ -12,9 +12,9 @@ from typing import Any
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelError, KernelTypeError
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.index_checks import checked_index
-from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.index_checks import checked_index
+from mlirtri.lowering.frontend.semantics.storage import ViewStep, has_memory
 from mlirtri.lowering.frontend.tile_language.allocation import allocation_notes
 
 Range = tuple[Size, Size]

@@ -9,7 +9,7 @@ from typing import Any
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.semantics.builder import Language
 from mlirtri.lowering.frontend.tile_language.allocation import allocation_notes, assign
 from mlirtri.lowering.mlir.reading import defined_by
 

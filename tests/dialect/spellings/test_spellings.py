@@ -24,7 +24,7 @@ from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.numpy_api import ufuncs as spellings_numpy
 from mlirtri.dialect.spellings.torch_api import elementwise as spellings_torch
 from mlirtri.errors import KernelError
-from mlirtri.lowering.frontend.language.builder import Language
+from mlirtri.lowering.frontend.semantics.builder import Language
 
 CASES = [*NUMPY, *ARRAYS, *TORCH, *TENSORS, *NETWORKS, *WINDOWS]
 

@@ -16,7 +16,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import new_context
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.frontend.language import scf as scf_builder
+from mlirtri.lowering.frontend.semantics import scf as scf_builder
 from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized

@@ -26,12 +26,12 @@ from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelIndexError
-from mlirtri.lowering.frontend.language.scf import condition_of
-from mlirtri.lowering.frontend.language.value_ranges import range_of, tightened
+from mlirtri.lowering.frontend.semantics.scf import condition_of
+from mlirtri.lowering.frontend.semantics.value_ranges import range_of, tightened
 
 if TYPE_CHECKING:
-    from mlirtri.lowering.frontend.language.builder import Language
-    from mlirtri.lowering.frontend.language.storage import Storage
+    from mlirtri.lowering.frontend.semantics.builder import Language
+    from mlirtri.lowering.frontend.semantics.storage import Storage
 
 _STRIDED = frozenset({"extract_slice", "slice", "transpose", "flip", "broadcast_to"})
 """Operations whose results may not be contiguous."""

@@ -17,9 +17,9 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import shown_shape
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.language.builder import Language, describe
-from mlirtri.lowering.frontend.language.shapes import sizes_of
-from mlirtri.lowering.frontend.language.storage import ViewStep, has_memory
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.shapes import sizes_of
+from mlirtri.lowering.frontend.semantics.storage import ViewStep, has_memory
 
 _MAX_RANK = 6
 

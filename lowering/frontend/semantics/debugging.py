@@ -18,7 +18,7 @@ from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import PrintLog, PrintSite
-from mlirtri.lowering.frontend.language.storage import Storage, View, ViewStep
+from mlirtri.lowering.frontend.semantics.storage import Storage, View, ViewStep
 
 ROWS, WIDTH = 1000, 33
 """Prints kept per call, and the statement number and values per print."""

@@ -21,7 +21,7 @@ from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import like
-from mlirtri.lowering.frontend.language.strides import keeps_memory
+from mlirtri.lowering.frontend.semantics.strides import keeps_memory
 from mlirtri.lowering.mlir.memory_spaces import mark
 
 _SERIAL = count(1)

@@ -22,10 +22,10 @@ from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.dialect.promotion.dtype_rules import Operand
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError, Span
-from mlirtri.lowering.frontend.language.debugging import DevicePrints, mark_check
-from mlirtri.lowering.frontend.language.dynamic_sizes import IndexArithmetic, aligned
-from mlirtri.lowering.frontend.language.index_checks import CountedLoop, check_indices
-from mlirtri.lowering.frontend.language.storage import Memory, Storage
+from mlirtri.lowering.frontend.semantics.debugging import DevicePrints, mark_check
+from mlirtri.lowering.frontend.semantics.dynamic_sizes import IndexArithmetic, aligned
+from mlirtri.lowering.frontend.semantics.index_checks import CountedLoop, check_indices
+from mlirtri.lowering.frontend.semantics.storage import Memory, Storage
 
 NUMBERS = (bool, int, float, complex)
 LANGUAGE: Registry[str, Callable[..., Any]] = Registry("language function")
@@ -46,7 +46,7 @@ class Language:
 
     def __init__(self, semantics: str, unroll: int = 0, debug: bool = False, stops: bool = False):
         # Importing these modules registers their functions; they import this one, hence here.
-        from mlirtri.lowering.frontend.language import arrays, reductions  # noqa: F401
+        from mlirtri.lowering.frontend.semantics import arrays, reductions  # noqa: F401
 
         self.semantics = semantics
         self.tri = TriBuilder()

@@ -8,8 +8,8 @@ from typing import Any
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion.dtype_rules import common_dtype
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.frontend.language.builder import Language, language
-from mlirtri.lowering.frontend.language.shapes import full
+from mlirtri.lowering.frontend.semantics.builder import Language, language
+from mlirtri.lowering.frontend.semantics.shapes import full
 
 LARGEST_POWER = 100
 """NumPy multiplies repeatedly for integer exponents below this one and uses logarithms above."""

@@ -11,7 +11,7 @@ from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.language.builder import (
+from mlirtri.lowering.frontend.semantics.builder import (
     Language,
     axes_of,
     axis_of,
@@ -20,9 +20,9 @@ from mlirtri.lowering.frontend.language.builder import (
     integers,
     language,
 )  # fmt: skip
-from mlirtri.lowering.frontend.language.complex_numbers import integer_power, known_exponent
-from mlirtri.lowering.frontend.language.dynamic_sizes import common_size, cut
-from mlirtri.lowering.frontend.language.shapes import full, reshape
+from mlirtri.lowering.frontend.semantics.complex_numbers import integer_power, known_exponent
+from mlirtri.lowering.frontend.semantics.dynamic_sizes import common_size, cut
+from mlirtri.lowering.frontend.semantics.shapes import full, reshape
 
 
 @language

@@ -17,11 +17,11 @@ from mlirtri.dialect.base.sizes import Size, Symbol, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.errors import KernelValueError
-from mlirtri.lowering.frontend.language.fixed_sizes import FixedSizes
+from mlirtri.lowering.frontend.semantics.fixed_sizes import FixedSizes
 from mlirtri.lowering.mlir.attributes import CLAMP
 
 if TYPE_CHECKING:
-    from mlirtri.lowering.frontend.language.builder import Language
+    from mlirtri.lowering.frontend.semantics.builder import Language
 
 INT64 = DTYPES["int64"]
 _PURE = ("tri.", "arith.", "tensor.from_elements", "tensor.extract")

@@ -13,7 +13,7 @@ from mlirtri.dialect.base.tensor_type import shown_shape
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.language.builder import (
+from mlirtri.lowering.frontend.semantics.builder import (
     Language,
     axes_of,
     axis_of,
@@ -22,7 +22,7 @@ from mlirtri.lowering.frontend.language.builder import (
     integers,
     language,
 )
-from mlirtri.lowering.frontend.language.dynamic_sizes import checked_at_call, same_sizes
+from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, same_sizes
 
 
 @language

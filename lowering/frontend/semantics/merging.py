@@ -20,8 +20,8 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion.plan import WEAK_DTYPES
 from mlirtri.lowering.core.interface import like
-from mlirtri.lowering.frontend.language.builder import NUMBERS, Language, describe, kind_of
-from mlirtri.lowering.frontend.language.storage import Storage, has_memory, is_array, with_memory
+from mlirtri.lowering.frontend.semantics.builder import NUMBERS, Language, describe, kind_of
+from mlirtri.lowering.frontend.semantics.storage import Storage, has_memory, is_array, with_memory
 
 KINDS = ("bool", "int", "float", "complex")
 INT64 = DTYPES["int64"]
