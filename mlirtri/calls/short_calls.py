@@ -74,7 +74,7 @@ class ShortCalls:
         self._strided: frozenset[int] = frozenset()
         self._call: Call = general
 
-    def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
+    def __call__(self, /, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
         """Call with arguments that no branch took, after adding one for them."""
         try:
             is_flat = not keywords and len(arguments) == len(self._callee.interface.parameters)
@@ -94,6 +94,8 @@ class ShortCalls:
         key = kinds, tuple(map(type, out)) if type(out) is tuple else None if out is None else type(out)
         if key in self._variants or key in self._refused:
             return False
+        if out is not None and any(parameter.name == "out" for parameter in self._callee.interface.parameters):
+            return False  # the parameter, which the general call takes
         with _LEARNING:
             if key in self._variants:
                 return False

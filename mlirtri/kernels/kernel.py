@@ -219,8 +219,7 @@ class Kernel:
             raise
 
     def _short_call(self) -> Callable[..., Any]:
-        is_named_out = any(parameter.name == "out" for parameter in self.interface.parameters)
-        if is_named_out or self.target.kind != "cpu":
+        if self.target.kind != "cpu":
             return self._general_call
         from mlirtri.calls.short_calls import Callee, short_call
 

@@ -105,6 +105,18 @@ def test_plain_tensors_take_the_short_call(kernel, launches, a, b):
     assert launches == [0]
 
 
+def test_a_parameter_named_out_takes_the_short_call(launches, a, b):
+    odd = oddly_named.compile(a, b)
+    assert torch.equal(odd(a, b), a + b)
+    assert launches == [0]
+    assert torch.equal(odd(a, out=b), a + b)
+    assert launches == [1]
+    with pytest.raises(ArgumentMismatchError, match="given twice: out"):
+        odd(a, b, out=a)
+    assert torch.equal(odd(a, b), a + b)
+    assert launches == [1]
+
+
 def test_several_launches_take_the_short_call(launches, a, b):
     a, b = torch.outer(a, b), torch.outer(b, a)
     kernel = chained.compile(a, b)
