@@ -15,6 +15,7 @@ GOOD = 0.6
 """The share of invariant or contiguous accesses from which on a loop is vectorised."""
 LOOP_WEIGHT = 8
 """The weight of an access for each loop around it in which its address varies; else it stays in a register."""
+_BYTES = {"int8", "uint8"}
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,18 @@ def step_of(access: LoopAccess, variable: Var) -> int | None:
 
 
 def lanes_of(accesses: LoopAccesses) -> int:
-    """Return the lanes of a vector of the widest element, taken as 32 bits or more; 1 where TVM has no vectors."""
+    """Return the lanes of a vector of the widest element, taken as 32 bits or more; 1 where TVM has no vectors.
+
+    Integers that are computed from bytes alone, and stored as bytes, are taken as 16 bits: LLVM computes them so where
+    they fit.
+    """
     dtypes = {str(access.buffer.dtype) for access in accesses.all}
     if not dtypes or "bfloat16" in dtypes:
         return 1
+    if {str(access.buffer.dtype) for access in accesses.shared} <= _BYTES and not any(
+        "float" in name for name in dtypes
+    ):
+        return lanes_in_register(16)
     return lanes_in_register(*(int(access.buffer.dtype.bits) for access in accesses.all), least_bits=32)
 
 
