@@ -4,7 +4,8 @@
 Numba gets the source of the same kernels, with its own `prange`, with and without ``parallel=True``; the faster one
 whose results are right counts, since a histogram in a parallel loop is a race there. All run in turn, round by round,
 four calls on fresh copies of the same arguments; times are the least of each. A ratio above 1 says that mlirtri is
-faster. Where Taichi is installed (`pip install taichi`; tried on Python 3.11) it gets the same source, in a column of its own.
+faster. Where Taichi is installed (`pip install taichi`; tried on Python 3.11) it gets the same source, in a column of
+its own.
 """
 
 from __future__ import annotations
