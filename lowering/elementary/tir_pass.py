@@ -14,6 +14,7 @@ from mlirtri.lowering.elementary.tir_lanes import Lanes
 from mlirtri.lowering.toolchain.tvm_names import (
     Expr,
     IRModule,
+    Node,
     PrimFunc,
     Stmt,
     Var,
@@ -22,6 +23,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_map,
     structural_walk,
     tirx,
+    with_values,
 )
 
 PREFIX = "tirx.mlirtri."
@@ -66,17 +68,20 @@ def expand(mod: IRModule) -> IRModule:
     TVM's simplifier rejects variables bound inside of values. A conditional operand may load memory that is valid only
     under its condition: it stays where it is, as a call.
     """
-    if not any(isinstance(function, PrimFunc) and _has_functions(function) for _, function in mod.functions_items()):
+    functions = [function for _, function in mod.functions_items() if isinstance(function, PrimFunc)]
+    if not any(_has_functions(function.body) for function in functions):
         # Checking each statement's value takes a tenth of the time of compiling a small kernel.
         return mod
     statements = [(tirx.BufferStore, _expanded_store), (tirx.Bind, _expanded_bind), (tirx.SeqStmt, _flattened)]
     return _rewritten(_rewritten(mod, *statements), (ir.Call, _called))
 
 
-def _has_functions(function: PrimFunc) -> bool:
-    calls: list[Any] = []
-    structural_walk(function.body, (ir.Call, lambda call: calls.append(call) if _name(call) else None), order="pre")
-    return bool(calls)
+def _has_functions(node: Node, *kinds: type) -> bool:
+    """Return whether a node has an operator of ours in it, or a node of one of these classes."""
+    found: list[Any] = []
+    calls = (ir.Call, lambda call: found.append(call) if _name(call) else None)
+    structural_walk(node, [calls, *((kind, found.append) for kind in kinds)], order="pre")
+    return bool(found)
 
 
 def _rewritten(mod: IRModule, *rewrites: Any) -> IRModule:
@@ -141,6 +146,8 @@ def _flattened(sequence: Any) -> Any:
 def _expanded(value: Expr) -> tuple[list[tuple[Any, Any]], Any]:
     """Return the bindings that `value` needs, in topological order, and the value that uses them."""
     names: list[tuple[Any, Any]] = []
+    if not _has_functions(value, tirx.Let):
+        return names, value
     loads: dict[Any, Any] = {}
     for let in always_bound(value):
         part = _expanded_part(with_loads(let.value, loads), names)
@@ -189,7 +196,7 @@ def with_loads(value: Expr, loads: dict[Any, Any]) -> Any:
     if not loads:
         return value
     bare = structural_map(value, (tirx.Let, lambda let: let.body if let.var in loads else let), order="post")
-    return structural_map(bare, (tirx.Var, lambda variable: loads.get(variable, variable)), order="post")
+    return with_values(bare, loads)
 
 
 def _expanded_part(value: Expr, names: list[tuple[Any, Any]]) -> Any:

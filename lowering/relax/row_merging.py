@@ -20,6 +20,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_walk,
     tirx,
     tvm,
+    with_values,
 )
 
 _WORDS = 4
@@ -74,9 +75,7 @@ def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged
         else:
             memory.append(produced[launch.result])
         body = _with_literals(function.body, literals) if literals else function.body
-        root = structural_map(
-            body, (tirx.Var, lambda variable, replacements=replacements: replacements.get(variable, variable))
-        ).block
+        root = with_values(body, replacements).block
         bodies.extend(root.body.seq if isinstance(root.body, tirx.SeqStmt) else [root.body])
         memory.extend(root.alloc_buffers)
     body = SBlock([], [], [], "root", tirx.SeqStmt(_with_unique_names(bodies)), None, memory)

@@ -42,6 +42,8 @@ def wide_dtype(dtype: str) -> str:
 
 def keep_bfloat16(function: PrimFunc) -> PrimFunc:
     """Return `function` with reinterpretations of bf16 as integer operations."""
+    if not _has_bits(function):
+        return function
     buffers = _buffers_read_as_bits(function)
     bits = set(buffers.values())
 
@@ -88,6 +90,22 @@ def _bits_bound(node: Node) -> Any:
         return node
     bits = bits_of(node.value)
     return tirx.Bind(node.var, bits) if isinstance(node, tirx.Bind) else tirx.Let(node.var, bits, node.body)
+
+
+def _has_bits(function: PrimFunc) -> bool:
+    """Return whether a function reinterprets floats or binds bf16 values: few do, and their rewriting visits all."""
+    found: list[Any] = []
+
+    def call(node: Expr) -> None:
+        if _name(node) == "reinterpret":
+            found.append(node)
+
+    def bound(node: Node) -> None:
+        if HALF in (str(node.var.ty.dtype), str(node.value.ty.dtype)):
+            found.append(node)
+
+    structural_walk(function.body, [(ir.Call, call), (tirx.Bind, bound), (tirx.Let, bound)], order="pre")
+    return bool(found) or any(str(getattr(parameter.ty, "dtype", "")) == HALF for parameter in function.params)
 
 
 def _buffers_read_as_bits(function: PrimFunc) -> dict:

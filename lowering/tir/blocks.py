@@ -21,6 +21,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Schedule,
     TensorLoad,
     WalkResult,
+    address_of,
     ir,
     structural_walk,
     tirx,
@@ -151,7 +152,7 @@ def _remembered_facts(block: Any) -> BlockFacts:
 
 def _facts(block: Any) -> BlockFacts:
     kinds = {tirx.IterVar.DataPar: "S", tirx.IterVar.CommReduce: "R"}
-    axes = {axis.var: number for number, axis in enumerate(block.iter_vars)}
+    axes = {address_of(axis.var): number for number, axis in enumerate(block.iter_vars)}
     if any(axis.iter_type not in kinds or not isinstance(axis.dom.extent, tirx.IntImm) for axis in block.iter_vars):
         raise NotStaticLoopsError(f"block {block.name_hint} has opaque or symbolic axes")
     reads, writes, calls = _accesses(block, axes)
@@ -202,7 +203,9 @@ def _access(buffer, indices, axes, analyzer) -> BlockAccess:
     """Return the access; indices such as ``i % 64`` for ``i < 64``, left by reshapes, count as plain axes."""
     plain = [node if isinstance(node, tirx.Var | tirx.IntImm) else analyzer.simplify(node) for node in indices]
     return BlockAccess(
-        buffer, tuple(axes.get(index) if isinstance(index, tirx.Var) else None for index in plain), tuple(indices)
+        buffer,
+        tuple(axes.get(address_of(index)) if isinstance(index, tirx.Var) else None for index in plain),
+        tuple(indices),
     )
 
 

@@ -21,6 +21,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Var,
     structural_map,
     tirx,
+    with_values,
 )
 
 Values = dict[Any, Any]
@@ -161,5 +162,5 @@ def shortened(nodes: Sequence[Any], axes: Sequence[Axis]) -> list[Any]:
         return tirx.BufferStore(node.buffer, node.value, simplified(node.indices))
 
     rules = [(TensorLoad, load), (tirx.BufferStore, store)]
-    bare = [structural_map(node, (tirx.Var, lambda variable: units.get(variable, variable))) for node in nodes]
+    bare = [with_values(node, units) for node in nodes]
     return [structural_map(node, rules, order="post") for node in bare]

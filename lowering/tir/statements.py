@@ -20,6 +20,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_walk,
     tirx,
     tvm,
+    with_values,
 )
 
 
@@ -89,7 +90,7 @@ def fresh(statement: Stmt) -> Any:
 
     rules = [(tirx.For, loop), (tirx.Bind, bound), (tirx.Let, bound), (tirx.AllocBuffer, allocated)]
     structural_walk(statement, rules)
-    return structural_map(statement, (tirx.Var, lambda variable: names.get(variable, variable))) if names else statement
+    return with_values(statement, names) if names else statement
 
 
 def with_function_body(function: PrimFunc, body: Stmt) -> Any:

@@ -10,17 +10,12 @@ from typing import Any
 
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir.statements import index, sequence
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Node,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Node, tirx, with_values
 
 
 def replaced(node: Node, values: Values) -> Any:
     """Return a statement or expression with expressions in place of variables."""
-    return structural_map(node, (tirx.Var, lambda variable: values.get(variable, variable)))
+    return with_values(node, values)
 
 
 def for_loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Any:

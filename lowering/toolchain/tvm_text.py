@@ -20,9 +20,9 @@ from mlirtri.lowering.toolchain.tvm_names import (
     from_source,
     ir,
     relax,
-    structural_map,
     structural_walk,
     tirx,
+    with_values,
 )
 from mlirtri.lowering.toolchain.tvm_passes import module_text, respelled, short_message
 
@@ -81,18 +81,20 @@ def with_names_as_printed(mod: IRModule) -> IRModule:
 def _named(function: PrimFunc) -> list[Any]:
     """Return the variables of the body's lets, once for each, and its buffers, once, in order."""
     lets: list[Any] = []
-    buffers: dict[Any, None] = {}
+    structural_walk(function.body, (tirx.Let, lets.append), order="pre")
+    buffers = [variable for variable in _variables_of(function) if isinstance(variable.ty, tirx.BufferType)]
+    return [*buffers, *(let.var for let in lets)]
 
-    def note_let(let) -> None:
-        lets.append(let.var)
 
-    def note_variable(variable) -> None:
-        if isinstance(variable.ty, tirx.BufferType):
-            buffers.setdefault(variable)
+def _variables_of(function: PrimFunc) -> list[Any]:
+    """Return the function's variables, buffers included, once for each, in order."""
+    variables: dict[int, Any] = {}
 
-    structural_walk(function, (tirx.Var, note_variable), order="pre")
-    structural_walk(function.body, (tirx.Let, note_let), order="pre")
-    return [*buffers, *lets]
+    def note(variable: Any) -> None:
+        variables.setdefault(variable.__chandle__(), variable)
+
+    structural_walk(function, (tirx.Var, note), order="pre")
+    return [*variables.values()]
 
 
 def _has_repeated_names(function: PrimFunc) -> bool:
@@ -122,8 +124,7 @@ def _note_if_named(loop: Any, name: str, variables: dict[Any, None]) -> None:
 
 
 def _renamed(function: PrimFunc) -> PrimFunc:
-    used: set[str] = set()
-    structural_walk(function, (tirx.Var, lambda variable: used.add(variable.name)), order="pre")
+    used = {variable.name for variable in _variables_of(function)}
     defined: set[str] = set()
     new: dict[Any, Any] = {}
     shadowing = _shadowing(function)
@@ -134,7 +135,7 @@ def _renamed(function: PrimFunc) -> PrimFunc:
             new[variable] = tirx.Var(f"{name}_{number}", variable.ty)
             used.add(new[variable].name)
         defined.add(name)
-    body = structural_map(function.body, (tirx.Var, lambda variable: new.get(variable, variable)), order="post")
+    body = with_values(function.body, new)
     parameters = [new.get(parameter, parameter) for parameter in function.params]
     return PrimFunc(parameters, body, function.ret_type, function.attrs, function.span)
 

@@ -20,6 +20,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_map,
     structural_walk,
     tirx,
+    with_values,
 )
 
 
@@ -42,7 +43,7 @@ def without_alignment(function: PrimFunc) -> PrimFunc:
                 data_alignment=max(1, int(parameter.dtype.bits) // 8),
                 layout=kind.layout,
             )
-    body = structural_map(function.body, (tirx.Var, lambda variable: fresh.get(variable, variable)))
+    body = with_values(function.body, fresh)
     parameters = [fresh.get(parameter, parameter) for parameter in function.params]
     return PrimFunc(parameters, body, function.ret_type, function.attrs, function.span)
 

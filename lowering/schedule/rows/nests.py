@@ -25,9 +25,11 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SBlockRealize,
     Stmt,
     TensorLoad,
+    address_of,
     ir,
     structural_map,
     tirx,
+    with_values,
 )
 
 
@@ -92,8 +94,8 @@ class BlockNest:
 
     def plain(self, indices: Sequence[Any]) -> tuple[int | None, ...]:
         """Return for each index the position of the axis that it is; None where it is no plain axis."""
-        numbers = {axis.variable: number for number, axis in enumerate(self.axes)}
-        return tuple(numbers.get(index) if isinstance(index, tirx.Var) else None for index in indices)
+        numbers = {address_of(axis.variable): number for number, axis in enumerate(self.axes)}
+        return tuple(numbers.get(address_of(index)) if isinstance(index, tirx.Var) else None for index in indices)
 
     @cached_property
     def loads(self) -> tuple[Any, ...]:
@@ -174,7 +176,7 @@ def _with_positions(nest: BlockNest, positions: dict[Any, BlockNest]) -> BlockNe
             return load
         pairs = zip(writer.target_axes, load.indices, strict=True)
         values = {writer.axes[axis].variable: value for axis, value in pairs if axis is not None}
-        return structural_map(writer.store.value, (tirx.Var, lambda node: values.get(node, node)), order="post")
+        return with_values(writer.store.value, values)
 
     rules = [(TensorLoad, position), (tirx.Cast, _without_widening)]
     before = tuple(structural_map(statement, rules, order="post") for statement in nest.before)

@@ -34,6 +34,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_map,
     structural_walk,
     tirx,
+    with_values,
 )
 
 MIN_LANES = 4
@@ -292,7 +293,7 @@ def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
     def replaced(part: Any) -> Any:
         if part is None:
             return None
-        part = structural_map(part, (tirx.Var, lambda variable: values.get(variable, variable)))
+        part = with_values(part, values)
         return with_accesses(part, access)
 
     def access(buffer: Buffer, indices: Sequence[Any]) -> Access:

@@ -14,13 +14,7 @@ from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_
 from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of, is_scalar
 from mlirtri.lowering.tir.reducers import reducer_of
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, is_load, new_buffer, plus, sequence, whole_chunks
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Stmt,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, tirx, with_values
 
 PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
@@ -78,7 +72,7 @@ def _sum(store: Stmt, values: dict[Any, Any], written: list[Any]) -> Sum | None:
     if dtype not in _FLOATS:
         return None
     names = {name: value for name, value in values.items() if is_load(value, scalar)}
-    value = structural_map(store.value, (tirx.Var, lambda variable: names.get(variable, variable)))
+    value = with_values(store.value, names)
     reducer = reducer_of(value, scalar)
     if reducer is None or reducer.node not in _NEUTRAL or depends_on(reducer.term, written):
         return None
