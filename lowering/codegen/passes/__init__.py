@@ -5,7 +5,8 @@
 - `host_functions.py`: around TVM's passes: tensors of any alignment, small buffers on the stack, tasks of parallel
   loops.
 - `repeated_statements.py`: before them: statements that a function repeats, as functions that it calls.
-- `argument_checks.py`: after them: what a function checks of the tensors that it is given.
+- `argument_checks.py`: after them: what a function checks of the tensors that it is given. `field_words.py`: their
+  fields compared eight bytes at a time.
 - `source_locations.py`: before them: lines for the assembly; after them: `#line` in CUDA source.
 - `arithmetic.py`: within them: no fused multiply-add where the source rounds twice, indices narrowed without overflow,
   integers that wrap.
