@@ -20,11 +20,11 @@ ROWS = "affine_map<(d0, d1) -> (d0)>"
 def bridge(text: str):
     """The Relax module of MLIR text."""
     with ir.Context():
-        return lower(ir.Module.parse(text), CompileContext("k", as_target("cpu")))
+        return lower(ir.Module.parse(text), CompileContext("k", as_target("cpu"), keep_passes=False))
 
 
 def fused(text: str):
-    return relax_to_tir.lower(bridge(text), CompileContext("k", as_target("cpu")))
+    return relax_to_tir.lower(bridge(text), CompileContext("k", as_target("cpu"), keep_passes=False))
 
 
 def run(text: str, *arrays):

@@ -22,13 +22,13 @@ LOWERINGS = (("tir", relax_to_tir), ("scheduled", tir_to_scheduled), ("llvm", sc
 
 def relax_module(text, target="cpu"):
     with ir.Context():
-        return fused_to_relax.lower(ir.Module.parse(text), CompileContext("k", as_target(target)))
+        return fused_to_relax.lower(ir.Module.parse(text), CompileContext("k", as_target(target), keep_passes=False))
 
 
 def compiled(text, schedule="none"):
     """The executable of MLIR text."""
     module = relax_module(text)
-    context = CompileContext("k", as_target("cpu"), schedule=schedule)
+    context = CompileContext("k", as_target("cpu"), keep_passes=False, schedule=schedule)
     for context.stage, lower in LOWERINGS:
         module = lower.lower(module, context)
     return module.executable

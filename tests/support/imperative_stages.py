@@ -23,7 +23,7 @@ LOWERINGS = {
 
 def lower_to(text, until="asm", lowerings=LOWERINGS):
     """The IR after the stage `until`."""
-    context = CompileContext("f", as_target("cpu"))
+    context = CompileContext("f", as_target("cpu"), keep_passes=False)
     with ir.Context():
         state = ir.Module.parse(text)
         for stage, lower in lowerings.items():

@@ -50,7 +50,7 @@ def linalg_and_fused(arrays, body) -> tuple[str, str]:
     """The text of `linalg` and of `fused`."""
     with new_context():
         module = ir.Module.parse(tri_text([np.asarray(array) for array in arrays], body))
-        context = CompileContext("kernel", as_target("cpu"))
+        context = CompileContext("kernel", as_target("cpu"), keep_passes=False)
         module = tri_to_linalg.lower(module, context)
         module.operation.verify()
         linalg = print_module(module)

@@ -22,9 +22,9 @@ LOWERINGS = {
 }
 
 
-def lower_to(text, until="asm", kernel="f", **options):
+def lower_to(text, until="asm", kernel="f", keep_passes=False, **options):
     """The IR after the stage `until`, and the context that went along."""
-    context = CompileContext(kernel, as_target("cpu"), **options)
+    context = CompileContext(kernel, as_target("cpu"), keep_passes=keep_passes, **options)
     with ir.Context():
         state = ir.Module.parse(text)
         for stage, lower in LOWERINGS.items():

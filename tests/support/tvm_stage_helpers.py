@@ -46,8 +46,9 @@ def branching():
     return relax.transform.Normalize()(builder.get())
 
 
-def context_for(target="cpu", **options):
-    return CompileContext("kernel", as_target(target) if isinstance(target, str) else target, **options)
+def context_for(target="cpu", keep_passes=False, **options):
+    target = as_target(target) if isinstance(target, str) else target
+    return CompileContext("kernel", target, keep_passes=keep_passes, **options)
 
 
 def tir_of(mod, context=None):

@@ -37,7 +37,7 @@ COMPLEX = pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def results_of(build, *arrays):
     """The list of what `build(builder, tensor, …)` computes of arrays, all stages down to machine code."""
     types = [TensorType(each.shape, as_dtype(each.dtype)) for each in arrays]
-    context = CompileContext("f", as_target("cpu"))
+    context = CompileContext("f", as_target("cpu"), keep_passes=False)
     with new_context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):

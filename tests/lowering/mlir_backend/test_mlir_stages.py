@@ -120,7 +120,7 @@ def test_kernels_are_the_loop_nests():
 
 
 def test_every_pass_is_recorded_with_a_name_of_its_own():
-    _, context = lower_to(ADD_TWICE, "llvmdialect")
+    _, context = lower_to(ADD_TWICE, "llvmdialect", keep_passes=True)
     fused = {record.name: record for record in context.passes["fused"]}
     assert fused["linalg-fuse-elementwise-ops"].changed
     assert not fused["canonicalize#3"].changed
@@ -130,13 +130,13 @@ def test_every_pass_is_recorded_with_a_name_of_its_own():
 
 def test_keeping_no_passes_gives_the_same_ir():
     for stage in ("fused", "bufferized", "llvmdialect"):
-        quick, context = lower_to(SOFTMAX, stage, keep_passes=False)
-        assert print_complete(quick) == print_complete(lower_to(SOFTMAX, stage)[0])
+        quick, context = lower_to(SOFTMAX, stage)
+        assert print_complete(quick) == print_complete(lower_to(SOFTMAX, stage, keep_passes=True)[0])
         assert context.passes == {}
 
 
 def loops_of(text):
-    _, context = lower_to(text, "llvmdialect")
+    _, context = lower_to(text, "llvmdialect", keep_passes=True)
     (ordered,) = [record.text for record in context.passes["llvmdialect"] if record.name == "order-loops"]
     return ordered
 

@@ -41,7 +41,7 @@ def test_a_chain_becomes_one_prim_func_of_call_tir():
 
 
 def test_passes_are_recorded_and_those_that_change_nothing_say_so():
-    context = context_for()
+    context = context_for(keep_passes=True)
     context.stage = "tir"
     tir_of(module(add_chain, (4, 5), (4, 5)), context)
     changed = {record.name: record.changed for record in context.passes["tir"]}
