@@ -7,6 +7,7 @@ Loaded on the first compile, not on ``import mlirtri``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 from torch_mlir import execution_engine, ir, passmanager
@@ -91,12 +92,20 @@ def load_irdl(path: str, context: ir.Context) -> None:
     irdl.load_dialects(ir.Module.parseFile(path, context))
 
 
-def define_dialects(text: str, context: ir.Context) -> None:
-    """Define the dialects of an IRDL text in `context`."""
+def define_dialects(source: str | bytes, context: ir.Context) -> None:
+    """Define the dialects of IRDL in `context`: of its text or its bytecode."""
     from torch_mlir.dialects import irdl
 
     with context, ir.Location.unknown():
-        irdl.load_dialects(ir.Module.parse(text, context))
+        irdl.load_dialects(ir.Module.parse(source, context))
+
+
+def irdl_bytecode(text: str) -> bytes:
+    """Return the bytecode of an IRDL text."""
+    with ir.Context() as context:
+        stream = BytesIO()
+        ir.Module.parse(text, context).operation.write_bytecode(stream)
+    return stream.getvalue()
 
 
 def load_torch(context: ir.Context) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mlirtri import settings
 from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, load_torch, print_module
-from mlirtri.dialect.definition import new_context
+from mlirtri.dialect.definition import context_for
 from mlirtri.errors import KernelError, Note, PassFailedError, Span
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.toolchain.mlir_passes import Pass, explain, in_module, parse_pipeline, saved_reproducer
@@ -39,7 +39,7 @@ def run_isolated(module: ir.Module, passes: Sequence[Pass], context: CompileCont
 
 
 def _parsed(text: str) -> ir.Module:
-    module_context = new_context()
+    module_context = context_for(text)
     load_torch(module_context)
     load_stablehlo(module_context)
     return ir.Module.parse(text, module_context)
