@@ -14,7 +14,8 @@ Read in this order:
 - `random_generator.py`: the generator of `numpy.random`. `random_numbers.py`, `random_distributions.py`: the numbers
   that are drawn from it. `ziggurat_tables.py`: the tables of two distributions.
 - `torch_functions.py`: torch's composed arithmetic, distances, scatters. `torch_losses.py`: its losses and
-  normalisations. `torch_images.py`: its windows, pixel shuffles and interpolation.
+  normalisations. `torch_images.py`: its windows, pixel shuffles and interpolation. `torch_statistics.py`: its
+  statistics, comparisons and arrangements. `torch_matrices.py`: its linear algebra, recurrent cells and other networks.
 
 Imported by `lowering.frontend`, and `inlined` by `mlirtri.pages`.
 """

@@ -36,6 +36,8 @@ from mlirtri.lowering.frontend.library_functions import (
     torch_functions,
     torch_images,
     torch_losses,
+    torch_matrices,
+    torch_statistics,
     ufunc_methods,
 )
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
@@ -116,12 +118,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **torch_functions.FUNCTIONS,
     **torch_images.FUNCTIONS,
     **torch_losses.FUNCTIONS,
+    **torch_matrices.FUNCTIONS,
+    **torch_statistics.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
-_OF_TORCH = (torch_functions, torch_images, torch_losses)
+_OF_TORCH = (torch_functions, torch_images, torch_losses, torch_matrices, torch_statistics)
 _FILES = (array_functions, linear_algebra, matrix_factors, ufunc_methods, *_OF_RANDOM, *_OF_TORCH)
 _OF_TENSORS = torch_functions.METHODS | torch_images.METHODS
+_OF_TENSORS |= torch_matrices.METHODS | torch_statistics.METHODS
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))
 COMPILE_TIME = tuple(function for file in _FILES for function in getattr(file, "COMPILE_TIME", ()))

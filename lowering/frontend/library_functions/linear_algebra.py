@@ -38,7 +38,8 @@ def factored(a):
             row = a[k].copy()
             a[k] = a[pivot]
             a[pivot] = row
-            swapped = order[k]
+            # In torch's semantics an element is a view.
+            swapped = order[k].copy()
             order[k] = order[pivot]
             order[pivot] = swapped
             sign = -sign
@@ -136,6 +137,6 @@ refuse.__mlirtri_name__ = "mlirtri.refuse"  # type: ignore[attr-defined]
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f"{library}.linalg.{function.__name__}": function
     for library in ("numpy", "torch")
-    for function in (solve, inv, det, cholesky)
-} | {"torch.inverse": inv, "torch.det": det, "torch.linalg.inv": inv}
+    for function in (solve, inv, det)
+} | {"numpy.linalg.cholesky": cholesky, "torch.inverse": inv, "torch.det": det}
 """Inlined library functions by qualified name."""

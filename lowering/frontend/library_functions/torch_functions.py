@@ -122,7 +122,7 @@ def glu(input, dim=-1):
 # --- distances -------------------------------------------------------------------------------------------------------
 
 
-def _norm_of(x, p, axis, keepdims=False):
+def norm_of(x, p, axis, keepdims=False):
     x = np.abs(x)
     if p == 2:
         return np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims))
@@ -136,11 +136,11 @@ def _norm_of(x, p, axis, keepdims=False):
 
 
 def cdist(x1, x2, p=2.0, compute_mode=None):
-    return _norm_of(x1[..., :, None, :] - x2[..., None, :, :], p, -1)
+    return norm_of(x1[..., :, None, :] - x2[..., None, :, :], p, -1)
 
 
 def dist(input, other, p=2.0):
-    return _norm_of((input - other).reshape(-1), p, 0)
+    return norm_of((input - other).reshape(-1), p, 0)
 
 
 def pdist(input, p=2.0):
@@ -150,16 +150,16 @@ def pdist(input, p=2.0):
 
 
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    return _norm_of(x1 - x2 + eps, p, -1, keepdim)
+    return norm_of(x1 - x2 + eps, p, -1, keepdim)
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    scales = np.maximum(_norm_of(x1, 2, dim), eps) * np.maximum(_norm_of(x2, 2, dim), eps)
+    scales = np.maximum(norm_of(x1, 2, dim), eps) * np.maximum(norm_of(x2, 2, dim), eps)
     return np.sum(x1 * x2, axis=dim) / scales
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):
-    return input / np.maximum(_norm_of(input, p, dim, True), eps)
+    return input / np.maximum(norm_of(input, p, dim, True), eps)
 
 
 # --- positions -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.library_functions.torch_functions import cosine_similarity, pairwise_distance
 
 
-def _reduced(loss, reduction):
+def reduced(loss, reduction):
     if reduction == "mean":
         return loss.mean()
     if reduction == "sum":
@@ -24,35 +24,35 @@ def _reduced(loss, reduction):
     return loss
 
 
-def _refuse_old(size_average, reduce):
+def refuse_old(size_average, reduce):
     if size_average is not None or reduce is not None:
         refuse("size_average= and reduce= are deprecated: give reduction=")
 
 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     return _weighted((input - target) ** 2, weight, reduction)
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     return _weighted(np.abs(input - target), weight, reduction)
 
 
 def _weighted(loss, weight, reduction):
     if weight is None:
-        return _reduced(loss, reduction)
+        return reduced(loss, reduction)
     if reduction == "mean":
         return np.sum(loss * weight) / np.sum(weight)
-    return _reduced(loss * weight, reduction)
+    return reduced(loss * weight, reduction)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     distance = np.abs(input - target)
     if beta == 0:
-        return _reduced(distance, reduction)
-    return _reduced(np.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction)
+        return reduced(distance, reduction)
+    return reduced(np.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
@@ -62,93 +62,93 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
 
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     # Logarithms end at -100, as torch says.
     loss = -(target * np.maximum(np.log(input), -100) + (1 - target) * np.maximum(np.log1p(-input), -100))
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss if weight is None else loss * weight, reduction)
 
 
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     log_sigmoid = np.minimum(input, 0) - np.log1p(np.exp(-np.abs(input)))
     scale = 1 if pos_weight is None else (pos_weight - 1) * target + 1
     loss = (1 - target) * input - scale * log_sigmoid
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss if weight is None else loss * weight, reduction)
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     if log_target:
         loss = np.exp(target) * (target - input)
     else:
         loss = np.where(target == 0, 0, target * np.log(np.where(target == 0, 1, target))) - target * input
     if reduction == "batchmean":
         return loss.sum() / input.shape[0]
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
 def poisson_nll_loss(
     input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
 ):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     loss = np.exp(input) - target * input if log_input else input - target * np.log(input + eps)
     if full:
         safe = np.where(target > 1, target, 1)
         stirling = safe * np.log(safe) - safe + 0.5 * np.log(2 * np.pi * safe)
         loss = loss + np.where(target > 1, stirling, 0)
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     clamped = np.maximum(var, eps)
     loss = 0.5 * (np.log(clamped) + (input - target) ** 2 / clamped)
-    return _reduced(loss + 0.5 * np.log(2 * np.pi) if full else loss, reduction)
+    return reduced(loss + 0.5 * np.log(2 * np.pi) if full else loss, reduction)
 
 
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    _refuse_old(size_average, reduce)
-    return _reduced(np.log1p(np.exp(-target * input)), reduction)
+    refuse_old(size_average, reduce)
+    return reduced(np.log1p(np.exp(-target * input)), reduction)
 
 
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     far = np.where(target == 1, 0, np.maximum(margin - input, 0))
-    return _reduced(far + np.where(target == -1, 0, input), reduction)
+    return reduced(far + np.where(target == -1, 0, input), reduction)
 
 
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    _refuse_old(size_average, reduce)
-    return _reduced(np.maximum(-target * (input1 - input2) + margin, 0), reduction)
+    refuse_old(size_average, reduce)
+    return reduced(np.maximum(-target * (input1 - input2) + margin, 0), reduction)
 
 
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     similarity = cosine_similarity(input1, input2, input1.ndim - 1, 1e-12)
     loss = np.where(target == 1, 1 - similarity, np.where(target == -1, np.maximum(similarity - margin, 0), 0))
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = np.minimum(far, pairwise_distance(positive, negative, p, eps))
-    return _reduced(np.maximum(near - far + margin, 0), reduction)
+    return reduced(np.maximum(near - far + margin, 0), reduction)
 
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     axis = 0 if input.ndim == 1 else 1
     is_used = target != ignore_index
     classes = np.where(is_used, target, 0)
     chosen = np.squeeze(np.take_along_axis(input, np.expand_dims(classes, axis), axis=axis), axis=axis)
     scale = is_used.astype(input.dtype) if weight is None else np.where(is_used, weight[classes], 0)
     loss = np.where(is_used, -chosen * scale, 0)
-    return loss.sum() / scale.sum() if reduction == "mean" else _reduced(loss, reduction)
+    return loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
 
 
 def cross_entropy(
@@ -161,7 +161,7 @@ def cross_entropy(
     reduction="mean",
     label_smoothing=0.0,
 ):
-    _refuse_old(size_average, reduce)
+    refuse_old(size_average, reduce)
     axis = 0 if input.ndim == 1 else 1
     shifted = input - np.max(input, axis=axis, keepdims=True)
     logarithms = shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
@@ -171,7 +171,7 @@ def cross_entropy(
     if target.dtype.is_float:
         smooth = target * (1 - label_smoothing) + label_smoothing / count
         loss = -np.sum(smooth * weighted, axis=axis)
-        return loss.mean() if reduction == "mean" else _reduced(loss, reduction)
+        return loss.mean() if reduction == "mean" else reduced(loss, reduction)
     if label_smoothing == 0:
         return nll_loss(logarithms, target, weight, None, ignore_index, None, reduction)
     is_used = target != ignore_index
@@ -181,7 +181,7 @@ def cross_entropy(
     exact = nll_loss(logarithms, target, weight, None, ignore_index, None, "none")
     spread = np.where(is_used, -np.sum(weighted, axis=axis), 0)
     loss = (1 - label_smoothing) * exact + label_smoothing / count * spread
-    return loss.sum() / scale.sum() if reduction == "mean" else _reduced(loss, reduction)
+    return loss.sum() / scale.sum() if reduction == "mean" else reduced(loss, reduction)
 
 
 def _of_channels(values, rank):

@@ -11,13 +11,19 @@ from mlirtri.errors import KernelError
 
 
 def leaves(result):
-    return [result] if isinstance(result, torch.Tensor) else [leaf for part in result for leaf in leaves(part)]
+    if isinstance(result, (tuple, list)):
+        return [leaf for part in result for leaf in leaves(part)]
+    return [result]
 
 
 def check(function, *arguments, pipeline="mlir"):
     results = leaves(mt.jit(function, pipeline=pipeline)(*arguments))
     expected = leaves(function(*arguments))
     for number, (result, eager) in enumerate(zip(results, expected, strict=True)):
+        assert type(result) is type(eager), number
+        if isinstance(eager, bool):
+            assert result == eager, number
+            continue
         assert result.dtype == eager.dtype, number
         torch.testing.assert_close(result, eager, equal_nan=True, msg=lambda text, number=number: f"{number}: {text}")
 
@@ -228,3 +234,65 @@ def test_slices_are_values():
 def test_halves_beside_a_tensor_of_rank_0_are_rounded_once(half):
     factor = torch.tensor(1.2345678)
     check(lambda x, t: (x * t, x / t, t * x, t / x, x // t, x + t, x - t), drawn(2000).to(half), factor)
+
+
+def statistics(x, y, i):
+    with_nan = torch.where(x > 1, float("nan"), x)
+    return (
+        torch.histc(x, 7, -1, 2), torch.histc(x), torch.quantile(x, torch.tensor([0.1, 0.5])), x.quantile(0.3, dim=1),
+        torch.quantile(x, 0.25, dim=0, keepdim=True, interpolation="nearest"), torch.nanquantile(with_nan, 0.6, dim=1),
+        torch.cov(x), torch.cov(x, correction=0, fweights=i[:6]), torch.corrcoef(x), torch.cumulative_trapezoid(x),
+        torch.logcumsumexp(x, 1), torch.renorm(x, 2, 0, 1.5), torch.renorm(x, float("inf"), 1, 0.5),
+        torch.special.xlog1py(x, y * y), torch.special.entr(y), torch.heaviside(x, y), torch.sinc(x),
+        torch.equal(x, x.clone()), torch.equal(x, y), torch.equal(x, y[:2]), x.is_floating_point(),
+    )  # fmt: skip
+
+
+def arrangements(x, i):
+    return (
+        torch.gcd(i * 6, i + 14), torch.lcm(i, i + 3), torch.isin(i, torch.tensor([2, 3])), torch.ldexp(x[0], i[:6]),
+        torch.cartesian_prod(i[:2], i[:3]), torch.combinations(x[0], 3),
+        torch.combinations(x[0], with_replacement=True),
+        *torch.hsplit(x, 3), *torch.split_with_sizes(x, (1, 5), 1), torch.diagflat(x[0], -1), torch.diag_embed(x, 1),
+        torch.index_copy(x, 0, i[1:3] - 1, x[:2] * 2), torch.index_put(x, (i[:2] - 1, i[:2]), x[0, :2], True),
+        torch.msort(x), torch.row_stack((x, x)), torch.isposinf(x / 0), torch.isreal(i), torch.positive(x),
+    )  # fmt: skip
+
+
+def matrices(a, b):
+    # Rows are exchanged: the first pivots are small.
+    a = a * torch.tensor([1e-3, 1.0, 1.0, 1.0])[:, None]
+    positive = a @ a.T + torch.eye(4)
+    lower = torch.linalg.cholesky(positive)
+    return (
+        torch.linalg.solve(a, b), torch.linalg.inv(a), torch.det(a), torch.linalg.cholesky(positive, upper=True),
+        torch.cholesky_solve(b, lower), torch.cholesky_inverse(lower), torch.linalg.matrix_power(a, 5),
+        torch.matrix_power(a, -2), torch.linalg.solve_triangular(lower, b, upper=False),
+        torch.linalg.solve_triangular(lower.T, b.T, upper=True, left=False, unitriangular=True),
+        torch.linalg.multi_dot((a, a, b)), torch.linalg.vecdot(b, b, dim=0), torch.linalg.vander(b[0], N=4),
+        torch.linalg.diagonal(a, offset=1), torch.triangular_solve(b, lower, upper=False).solution,
+        torch.linalg.tensorinv(a.reshape(2, 2, 4), ind=2),
+        torch.linalg.tensorsolve(a.reshape(2, 2, 4), b[0, :2] * a[:2, :2]),
+    )  # fmt: skip
+
+
+def cells(x, h, w, v, b):
+    return (
+        *torch.lstm_cell(x, (h, h * 2), w, v, b, b), torch.gru_cell(x, h, w[:9], v[:9], b[:9], b[:9]),
+        torch.rnn_tanh_cell(x, h, w[:3], v[:3], b[:3], b[:3]), torch.rnn_relu_cell(x, h, w[:3], v[:3]),
+        F.bilinear(x, h, w[:, :, None] * v[:, None], b),
+        F.multi_margin_loss(x, torch.tensor([1, 0, 2, 3]), weight=b[:6]),
+        F.multilabel_soft_margin_loss(x, torch.sigmoid(x)), F.lp_pool1d(x * x, 3.0, 2),
+        F.embedding_bag(torch.tensor([[0, 2], [1, 1]]), w, mode="sum"),
+    )  # fmt: skip
+
+
+NUMBERS = torch.tensor([1, 2, 3, 4, 5, 6, 7])
+
+
+@pytest.mark.parametrize(("function", "arguments"), [
+    (statistics, (X, Y, NUMBERS)), (arrangements, (X, NUMBERS)), (matrices, (drawn(4, 4), drawn(4, 3, seed=4))),
+    (cells, (X, drawn(4, 3), drawn(12, 6, seed=2), drawn(12, 3, seed=3), drawn(12, seed=5))),
+], ids=lambda value: getattr(value, "__name__", ""))  # fmt: skip
+def test_less_common_functions(function, arguments):
+    check(function, *arguments)
