@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from mlirtri import settings
+
 PARALLEL_ITERATIONS = 32768
 """Loop bodies below which a second thread costs more than it saves: a launch takes about 3 µs."""
 PARALLEL_VECTORS = 65536
@@ -20,6 +22,11 @@ PARALLEL_MULTIPLICATIONS = 1 << 18
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _COMMON = {1: 32 * 1024, 2: 512 * 1024, 3: 8 * 1024 * 1024}
 _UNITS = {"K": 1024, "M": 1024 * 1024}
+
+
+def profitable(condition: bool) -> bool:
+    """Whether a profitability condition holds: always, where ``MLIRTRI_FORCE_SCHEDULES`` is set."""
+    return condition or settings.get("MLIRTRI_FORCE_SCHEDULES")
 
 
 @lru_cache(maxsize=1)

@@ -7,6 +7,7 @@ Read in this order:
 
 - `tir_to_scheduled.py`: the entry point; tries the rules.
 - `cpu/`, `cuda/`: the rules of a target, in `rules` the tuple of them.
+- `imperative/`: analyses and rewrites of imperative functions, for both targets.
 - `rows/`: the analysis behind row kernels (softmax, layer norm), for both targets.
 - `meta/`: schedules that MetaSchedule finds by measuring.
 

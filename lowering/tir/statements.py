@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from typing import Any
 
@@ -169,3 +169,27 @@ def split_grid(statement: Stmt) -> tuple[list[Any], Stmt]:
         loops.append(statement)
         statement = statement.body
     return loops, statement
+
+
+Access = tuple[Buffer, Sequence[Expr]] | None
+"""A buffer and the indices of one of its elements; None to keep an access as it is."""
+
+
+def with_accesses(statement: Stmt, change: Callable[[Buffer, Sequence[Expr]], Access], *others: Any) -> Stmt:
+    """Return the statement with ``change(buffer, indices)`` in place of each access; `others` are further rules."""
+
+    def load(node: Node) -> Any:
+        access = change(node.source, node.indices)
+        return node if access is None else tirx.BufferLoad(*access)
+
+    def store(node: Node) -> Any:
+        access = change(node.buffer, node.indices)
+        return node if access is None else tirx.BufferStore(access[0], node.value, access[1])
+
+    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *others], order="post")
+
+
+def flat(statements: Sequence[Any]) -> list[Any]:
+    """Return statements with those of sequences among them in their places."""
+    parts = [statement.seq if isinstance(statement, tirx.SeqStmt) else [statement] for statement in statements]
+    return [part for group in parts for part in group]

@@ -16,6 +16,8 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
+PARTS = 2
+"""Elements of memory that a complex number takes: its real and its imaginary part, side by side."""
 INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 

@@ -129,6 +129,7 @@ LAYERS = (
                 "lowering.mlir_backend.loops lowering.runtime lowering.sizes"
             ),
             "lowering.schedule.rows": "",
+            "lowering.schedule.imperative": "lowering.codegen",
             "lowering.schedule.cpu.common": "lowering.codegen",
             "lowering.schedule.cpu.matmul": "lowering.codegen lowering.elementary lowering.schedule.cpu.common",
             "lowering.schedule.cpu.convolution": (
@@ -144,7 +145,7 @@ LAYERS = (
             ),
             "lowering.schedule.cpu.loops": (
                 "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.convolution "
-                "lowering.schedule.cpu.matmul lowering.schedule.cpu.nests"
+                "lowering.schedule.cpu.matmul lowering.schedule.cpu.nests lowering.schedule.imperative"
             ),
             "lowering.schedule.cpu": (
                 "lowering.codegen lowering.schedule.cpu.attention lowering.schedule.cpu.common "
@@ -152,8 +153,8 @@ LAYERS = (
                 "lowering.schedule.cpu.nests lowering.schedule.cpu.rows"
             ),
             "lowering.schedule.cuda": (
-                "lowering.codegen lowering.schedule.cpu.loops lowering.schedule.cpu.matmul lowering.schedule.cpu.rows "
-                "lowering.schedule.rows"
+                "lowering.codegen lowering.schedule.cpu.loops lowering.schedule.cpu.matmul "
+                "lowering.schedule.imperative lowering.schedule.rows"
             ),
             "lowering.schedule.meta": ("lowering.codegen lowering.external lowering.runtime lowering.schedule.cuda"),
             "lowering.schedule": (

@@ -11,7 +11,7 @@ import torch
 from mlirtri.lowering.codegen.scheduled_to_llvm import build
 from mlirtri.lowering.codegen.targets import tvm_target
 from mlirtri.lowering.core.target import Target, as_target
-from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
+from mlirtri.lowering.schedule.imperative.interchange import prepare
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     INDEPENDENT,

@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.lowering.core.stage import DECLARED
-from mlirtri.lowering.schedule.cpu.loops.accesses import (
+from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE, function_of, is_supported
+from mlirtri.lowering.schedule.cuda.fragments import term_of
+from mlirtri.lowering.schedule.imperative.accesses import (
     LoopAccesses,
     accesses_of,
     are_independent,
     is_parallel,
     is_scalar,
 )
-from mlirtri.lowering.schedule.cpu.loops.interchange import Ranges, marked, with_parts
-from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE, function_of, is_supported
-from mlirtri.lowering.schedule.cuda.fragments import term_of
+from mlirtri.lowering.schedule.imperative.interchange import Ranges, marked, with_parts
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced

@@ -20,8 +20,6 @@ from typing import Any
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.loops.fusion import fused
-from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cuda.atomic_calls import with_calls
 from mlirtri.lowering.schedule.cuda.atomic_updates import with_atomics
 from mlirtri.lowering.schedule.cuda.largest_sizes import (
@@ -34,6 +32,8 @@ from mlirtri.lowering.schedule.cuda.row_blocks import SHORTEST, divided_row, on_
 from mlirtri.lowering.schedule.cuda.row_blocks import THREADS as ROW_THREADS
 from mlirtri.lowering.schedule.cuda.tile_programs import bound
 from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
+from mlirtri.lowering.schedule.imperative.fusion import fused
+from mlirtri.lowering.schedule.imperative.interchange import prepare
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, nodes_in, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import at_least, at_most, quotient, remainder, replaced, sized

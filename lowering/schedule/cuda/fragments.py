@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
-from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
 from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, ROWS, exchange
 from mlirtri.lowering.schedule.cuda.phases import WARP
+from mlirtri.lowering.schedule.imperative.accesses import is_scalar
+from mlirtri.lowering.schedule.imperative.interchange import FINISHED
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import for_loop, replaced

@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
-from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
-from mlirtri.lowering.schedule.cpu.loops.perfect_nests import Nest, nest_of
 from mlirtri.lowering.schedule.cuda.instructions import NARROW
 from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
 from mlirtri.lowering.schedule.cuda.whole_copies import unguarded
+from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
+from mlirtri.lowering.schedule.imperative.interchange import with_parts
+from mlirtri.lowering.schedule.imperative.perfect_nests import Nest, nest_of
 from mlirtri.lowering.tir.statements import depends_on, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (

@@ -16,9 +16,6 @@ from typing import Any
 from mlirtri.lowering.core.stage import STAGES
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.loops.dynamic_products import in_tiles
-from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
-from mlirtri.lowering.schedule.cpu.loops.nested_products import flat, with_allocations_inside
-from mlirtri.lowering.schedule.cpu.loops.summed_products import with_sum_inside
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, FIRST_ARCHITECTURE, MULTIPLICATIONS, ROWS
 from mlirtri.lowering.schedule.cuda.operands import narrow
@@ -26,9 +23,12 @@ from mlirtri.lowering.schedule.cuda.phases import WARP
 from mlirtri.lowering.schedule.cuda.register_tiles import ACROSS, DOWN, FLOATS, VECTOR, RegisterTileKernel
 from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
 from mlirtri.lowering.schedule.cuda.tile_statements import NUMBER, Finished
+from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
+from mlirtri.lowering.schedule.imperative.interchange import with_parts
+from mlirtri.lowering.schedule.imperative.summed_products import with_sum_inside
 from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
-from mlirtri.lowering.tir.statements import index, loads_in, nodes_in, sequence
+from mlirtri.lowering.tir.statements import flat, index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import for_loop
 from mlirtri.lowering.toolchain.tvm_names import (
     Stmt,

@@ -21,9 +21,6 @@ from mlirtri.errors import LayoutWarning, Note, UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import SHARED_LIMITS, shared_limits
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
-from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
-from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
 from mlirtri.lowering.schedule.cuda.atomic_calls import with_calls
 from mlirtri.lowering.schedule.cuda.atomic_updates import atomic_blocks, with_atomics
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout, Uses
@@ -33,6 +30,9 @@ from mlirtri.lowering.schedule.cuda.phases import WARP
 from mlirtri.lowering.schedule.cuda.tile_products import BlockBody, with_tensor_cores
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
 from mlirtri.lowering.schedule.cuda.whole_copies import with_sizes_at_use, with_whole_copies
+from mlirtri.lowering.schedule.imperative.accesses import is_scalar
+from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
+from mlirtri.lowering.schedule.imperative.interchange import prepare
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import index, location_of, nodes_in, sequence, split_grid, with_body

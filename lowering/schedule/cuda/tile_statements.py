@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
-from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
 from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import barrier
+from mlirtri.lowering.schedule.imperative.accesses import is_scalar
+from mlirtri.lowering.schedule.imperative.interchange import FINISHED
 from mlirtri.lowering.tir.linear_forms import largest_extent
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body

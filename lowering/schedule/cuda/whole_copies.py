@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import is_scalar
-from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
-from mlirtri.lowering.schedule.cpu.loops.perfect_nests import Nest, is_zero, nest_of
+from mlirtri.lowering.schedule.imperative.accesses import is_scalar
+from mlirtri.lowering.schedule.imperative.interchange import with_parts
+from mlirtri.lowering.schedule.imperative.perfect_nests import Nest, is_zero, nest_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced, zero_of
 from mlirtri.lowering.toolchain.tvm_names import (

@@ -251,3 +251,12 @@ class _Steps:
             return ("row", self.rows.axes[nest].index(axis))
         groups = self.inside[nest].groups
         return next((group, axes.index(axis)) for group, axes in enumerate(groups) if axis in axes)
+
+
+def runs_along_memory(plan: RowPlan, n: int) -> bool:
+    """Whether some operand of a nest is contiguous along its last axis within the row."""
+    nest, inside = plan.nests[n], plan.inside[n]
+    if not inside.groups:
+        return True
+    last = inside.groups[-1][-1]
+    return any(load.indices and nest.plain(load.indices)[-1] == last for load in nest.loads)

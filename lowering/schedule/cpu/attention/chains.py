@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.rows.rule import runs_along_memory
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of, with_plain_indices
-from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan
+from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan, runs_along_memory
 from mlirtri.lowering.tir.blocks import blocks_of
 from mlirtri.lowering.tir.contraction import Values, size_of
 from mlirtri.lowering.tir.product_recognition import Product, find_product

@@ -9,7 +9,7 @@ where there is one. `unflattened` gives statements with the buffers' own indices
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.tir.blocks import BlockFacts, NotApplicableError, stores_bf16_constant
 from mlirtri.lowering.tir.linear_forms import linear
-from mlirtri.lowering.tir.statements import depends_on, fresh, index, loads_in, sequence
+from mlirtri.lowering.tir.statements import Access, depends_on, fresh, index, loads_in, sequence, with_accesses
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     Buffer,
@@ -31,7 +31,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Stmt,
     TensorLoad,
     Var,
-    structural_map,
     structural_walk,
     tirx,
     with_values,
@@ -216,24 +215,6 @@ def unflattened(statement: Stmt, flat: Mapping[Buffer, Buffer]) -> Stmt:
         return None if buffer is None else (buffer, _indices(indices[0], buffer, analyzer))
 
     return with_accesses(statement, access)
-
-
-Access = tuple[Buffer, Sequence[Expr]] | None
-"""A buffer and the indices of one of its elements; None to keep an access as it is."""
-
-
-def with_accesses(statement: Stmt, change: Callable[[Buffer, Sequence[Expr]], Access], *others: Any) -> Stmt:
-    """Return the statement with ``change(buffer, indices)`` in place of each access; `others` are further rules."""
-
-    def load(node: Node) -> Any:
-        access = change(node.source, node.indices)
-        return node if access is None else tirx.BufferLoad(*access)
-
-    def store(node: Node) -> Any:
-        access = change(node.buffer, node.indices)
-        return node if access is None else tirx.BufferStore(access[0], node.value, access[1])
-
-    return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *others], order="post")
 
 
 def _indices(offset: Expr, buffer: Buffer, analyzer: Analyzer) -> list[Any]:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri import settings
-from mlirtri.lowering.core.cpu import PARALLEL_ITERATIONS
+from mlirtri.lowering.core.cpu import PARALLEL_ITERATIONS, profitable
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import NestAxis
 from mlirtri.lowering.tir.statements import index
@@ -21,11 +20,6 @@ from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
 CALL_COST = 16
 """The cost of a loop body, or of a step, with a function call such as `exp`, in those without."""
-
-
-def profitable(condition: bool) -> bool:
-    """Whether a profitability condition holds: always, where ``MLIRTRI_FORCE_SCHEDULES`` is set."""
-    return condition or settings.get("MLIRTRI_FORCE_SCHEDULES")
 
 
 def threads_are_profitable(target: Target, work: int, least: int = PARALLEL_ITERATIONS) -> bool:

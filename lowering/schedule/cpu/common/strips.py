@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.common.vector_stores import vector_store
 from mlirtri.lowering.tir.blocks import DivergentLanesError
 from mlirtri.lowering.tir.statements import (
@@ -32,6 +31,7 @@ from mlirtri.lowering.tir.statements import (
     sequence,
     simplified,
     substituted,
+    with_accesses,
     with_body,
 )
 from mlirtri.lowering.tir.vectors import is_fetch

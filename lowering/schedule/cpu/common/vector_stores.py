@@ -16,6 +16,7 @@ from typing import Any
 
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, plus, sequence, substituted
+from mlirtri.lowering.tir.vectors import PARTS
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
@@ -27,8 +28,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_map,
     tirx,
 )
-
-PARTS = 2
 
 
 def vector_store(store: Stmt, offset: Var, first: Expr, lanes: int) -> Stmt:

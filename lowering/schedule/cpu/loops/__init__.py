@@ -7,23 +7,17 @@ with other loops. *Refuses* other functions with None; a loop that is not proven
 
 Read in this order:
 
-- `rule.py`: the scheduler, from the outermost loop on.
-- `accesses.py`: loads and stores as linear forms of the loops' variables; which loops have independent iterations.
-- `interchange.py`: marks these loops, and moves reductions inside of them.
-- `fusion.py`: fuses neighbouring parallel loops.
+- `rule.py`: the scheduler, from the outermost loop on. The analyses of loops are in `schedule.imperative`.
 - `prefetches.py`: the next row is fetched where several passes go over each.
-- `vector_choice.py`: which loop of a nest is vectorised.
 - `carried_reductions.py`: partial results of reductions that a loop carries.
 - `checked_reductions.py`: sums and extrema in a fast version, and in the exact one where its result is in doubt.
 - `first_index.py`: searches for the first index with a property.
 - `bounds_check_versioning.py`: chunks of iterations whose loaded indices are in range run without bounds checks.
 - `transposed_loops.py`: loops whose loads and stores are contiguous along different loops.
-- `perfect_nests.py`: nests around one store.
 - `dynamic_products.py`: matrix products of dynamic sizes as contractions.
 - `nested_products.py`: those of static sizes in loops.
 - `named_products.py`: names for products of sizes in indices, so that strides are known.
 - `column_strips.py`: sums over rows, for all columns.
-- `summed_products.py`: loops over products as one product with a longer sum.
 - `clipped_tiles.py`: tile kernels whose last blocks and steps reach over an edge: loops of their own for those.
 - `shared_copies.py`: copies of operands that several iterations of a parallel loop read.
 - `convolutions.py`: convolutions of a dynamic number of images.

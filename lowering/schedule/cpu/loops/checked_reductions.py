@@ -18,17 +18,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.core.stage import NARROWED_SUM
-from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.carried_reductions import (
-    PARTIAL_VECTORS,
-    Sum,
-    combined,
-    in_vectors,
-    started,
-    sums_of,
-)
+from mlirtri.lowering.schedule.cpu.loops.carried_reductions import PARTIAL_VECTORS, combined, in_vectors, started
 from mlirtri.lowering.schedule.cpu.nests.wide_sums import CHAINS, NARROW, STEPS, add_half, is_special
+from mlirtri.lowering.schedule.imperative.carried_sums import Sum, sums_of
 from mlirtri.lowering.tir.statements import (
     chunks_in,
     fresh,
@@ -39,6 +32,7 @@ from mlirtri.lowering.tir.statements import (
     sequence,
     substituted,
     whole_chunks,
+    with_accesses,
     with_body,
 )
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of

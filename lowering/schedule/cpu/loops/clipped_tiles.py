@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.lowering.core.stage import STAGES
-from mlirtri.lowering.schedule.cpu.loops.interchange import prepare, with_parts
-from mlirtri.lowering.schedule.cpu.loops.nested_products import with_allocations_inside
-from mlirtri.lowering.schedule.cpu.loops.perfect_nests import nest_of
+from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
+from mlirtri.lowering.schedule.imperative.interchange import prepare, with_parts
+from mlirtri.lowering.schedule.imperative.perfect_nests import nest_of
 from mlirtri.lowering.tir.statements import (
     depends_on,
     fresh,

@@ -15,9 +15,9 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of, is_parallel
-from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, sums_up, with_parts
-from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
+from mlirtri.lowering.schedule.imperative.accesses import accesses_of, is_parallel
+from mlirtri.lowering.schedule.imperative.interchange import FINISHED, sums_up, with_parts
+from mlirtri.lowering.schedule.imperative.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import (
     chunks_in,

@@ -14,32 +14,16 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import (
     convolution_loops,
     is_channels_first,
     is_padded_channels_first,
 )
+from mlirtri.lowering.schedule.imperative.perfect_nests import is_same
 from mlirtri.lowering.tir.contraction import Contraction
 from mlirtri.lowering.tir.product_recognition import Product
-from mlirtri.lowering.tir.statements import index, is_load, plus
-from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, structural_equal, tirx
-
-
-def without_scalar(statement: Stmt) -> Any:
-    """Return loops that accumulate in memory, for ones in a scalar buffer loaded before and stored after them."""
-    if not isinstance(statement, tirx.SeqStmt) or len(statement.seq) != 5:
-        return statement
-    name, allocated, first, loop, last = statement.seq
-    kinds = (tirx.Bind, tirx.AllocBuffer, tirx.BufferStore, tirx.For, tirx.BufferStore)
-    if not all(map(isinstance, statement.seq, kinds)):
-        return statement
-    scalar, element = allocated.buffer, tirx.BufferLoad(last.buffer, last.indices)
-    is_read = first.buffer.same_as(scalar) and first.value.same_as(name.var) and structural_equal(name.value, element)
-    if not is_read or not is_load(last.value, scalar):
-        return statement
-
-    return with_accesses(loop, lambda buffer, _: (last.buffer, last.indices) if buffer.same_as(scalar) else None)
+from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.toolchain.tvm_names import Expr, TensorLoad, tirx
 
 
 def unpadded_load(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:
@@ -76,22 +60,6 @@ def _constant(expression: Expr, axis: Any) -> int | None:
     if isinstance(expression, tirx.Add) and expression.a.same_as(axis) and isinstance(expression.b, tirx.IntImm):
         return expression.b.value if expression.b.value > 0 else None
     return None
-
-
-def is_same(extent: Any, size: Any) -> bool:
-    """Whether second sizes, integers or expressions, are equal."""
-    first, second = (index(operand) if isinstance(operand, int) else operand for operand in (extent, size))
-    return first is not None and structural_equal(first, second)
-
-
-def is_scaled(value: Expr) -> bool:
-    """Whether a value is a load, converted, or times an invariant float."""
-    while isinstance(value, tirx.Cast):
-        value = value.value
-    if isinstance(value, tirx.Mul) and "float" in str(value.ty.dtype):
-        [*scaled] = (operand for operand in (value.a, value.b) if not isinstance(operand, tirx.FloatImm | tirx.Var))
-        return len(scaled) == 1 and is_scaled(scaled[0])
-    return isinstance(value, TensorLoad)
 
 
 def is_convolution(product: Product) -> bool:

@@ -16,24 +16,20 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.convolution.padded_images import core_of, with_core
-from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
-from mlirtri.lowering.schedule.cpu.loops.convolutions import (
-    is_convolution,
-    is_same,
-    tiles_of,
-    unpadded_load,
-)
-from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
-from mlirtri.lowering.schedule.cpu.loops.perfect_nests import (
+from mlirtri.lowering.schedule.cpu.loops.convolutions import is_convolution, tiles_of, unpadded_load
+from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
+from mlirtri.lowering.schedule.imperative.accesses import has_expensive_calls
+from mlirtri.lowering.schedule.imperative.interchange import FINISHED
+from mlirtri.lowering.schedule.imperative.perfect_nests import (
     Nest,
     contains_let,
     in_terms_of,
     is_copy,
+    is_same,
     is_zero,
     nest_of,
     reading,
 )
-from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, open_loops
 from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, without_units
 from mlirtri.lowering.tir.product_recognition import Product, product_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, location_of, sequence

@@ -13,8 +13,9 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip
-from mlirtri.lowering.schedule.cpu.loops.accesses import accesses_of
-from mlirtri.lowering.schedule.cpu.loops.carried_reductions import Sum, combined
+from mlirtri.lowering.schedule.cpu.loops.carried_reductions import combined
+from mlirtri.lowering.schedule.imperative.accesses import accesses_of
+from mlirtri.lowering.schedule.imperative.carried_sums import Sum
 from mlirtri.lowering.tir.statements import depends_on, index, is_load, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop
 from mlirtri.lowering.toolchain.tvm_names import (

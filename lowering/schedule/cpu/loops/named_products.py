@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
+from mlirtri.lowering.schedule.imperative.interchange import with_parts
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.statements import depends_on, nodes_in, sequence, with_body
 from mlirtri.lowering.toolchain.tvm_names import (

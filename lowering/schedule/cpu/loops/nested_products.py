@@ -12,25 +12,23 @@ nothing else becomes a part of its sum::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
-from mlirtri.lowering.schedule.cpu.loops.accesses import is_parallel
 from mlirtri.lowering.schedule.cpu.loops.dynamic_products import in_tiles
-from mlirtri.lowering.schedule.cpu.loops.fusion import is_user
-from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, marked, with_parts
 from mlirtri.lowering.schedule.cpu.loops.shared_copies import with_copies_outside
-from mlirtri.lowering.schedule.cpu.loops.summed_products import with_sum_inside
 from mlirtri.lowering.schedule.cpu.matmul.rule import tile_loops
+from mlirtri.lowering.schedule.imperative.accesses import is_parallel
+from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
+from mlirtri.lowering.schedule.imperative.interchange import FINISHED, marked, with_parts
+from mlirtri.lowering.schedule.imperative.summed_products import with_sum_inside
 from mlirtri.lowering.tir.contraction import Contraction, lies_along, size_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
-from mlirtri.lowering.tir.statements import depends_on, sequence, with_body
+from mlirtri.lowering.tir.statements import flat, sequence, with_body
 from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
     Node,
     Stmt,
     TensorLoad,
@@ -91,12 +89,6 @@ def _finished_apart(statement: Stmt) -> Any:
     return sequence(*parts)
 
 
-def flat(statements: Sequence[Any]) -> list[Any]:
-    """Return statements with those of sequences among them in their places."""
-    parts = [statement.seq if isinstance(statement, tirx.SeqStmt) else [statement] for statement in statements]
-    return [part for group in parts for part in group]
-
-
 def _has_product(loop: Stmt) -> bool:
     """Return whether a loop contains a nest of three loops that is large enough for a product."""
     products: list[bool] = []
@@ -128,51 +120,3 @@ def _is_compact(operand: Any, contraction: Contraction) -> bool:
     row = operand.source.ty.shape[-1]
     bits = int(operand.source.dtype.bits)
     return isinstance(row, tirx.IntImm) and row.value * size_of(contraction.reduced) * bits <= cache_bytes()[2] // 2
-
-
-def with_allocations_inside(statements: list[Any]) -> list[Any]:
-    """Return the statements with buffers that one loop alone uses, and overwrites first, allocated in that loop."""
-    kept: list[Any] = []
-    for number, statement in enumerate(statements):
-        if not isinstance(statement, tirx.AllocBuffer):
-            kept.append(statement)
-            continue
-        users = [other for other in range(number + 1, len(statements)) if is_user(statements[other], statement.buffer)]
-        inner = _allocating(statements[users[0]], statement) if len(users) == 1 else None
-        if inner is None:
-            kept.append(statement)
-        else:
-            statements[users[0]] = inner
-    return kept
-
-
-def _allocating(loop: Stmt, allocation: Any) -> Any:
-    """Return a loop that allocates a buffer in its body; None if an iteration may read what another one wrote."""
-    if not isinstance(loop, tirx.For) or loop.kind != tirx.ForKind.SERIAL:
-        return None
-    if isinstance(loop.body, tirx.For):
-        inner = _allocating(loop.body, allocation)
-        return None if inner is None else with_body(loop, inner)
-    if not isinstance(loop.body, tirx.SeqStmt):
-        return None
-    first = next((child for child in loop.body.seq if is_user(child, allocation.buffer)), None)
-    if first is None or not _overwrites(first, allocation.buffer):
-        return None
-    return with_body(loop, tirx.SeqStmt([allocation, *loop.body.seq]))
-
-
-def _overwrites(statement: Stmt, buffer: Buffer) -> bool:
-    """Return whether a statement is a nest that stores each element of a buffer and reads none."""
-    extents: dict[Any, Any] = {}
-    while isinstance(statement, tirx.For):
-        extents[statement.loop_var] = statement.extent
-        statement = statement.body
-    is_store = isinstance(statement, tirx.BufferStore) and statement.buffer.same_as(buffer)
-    if not is_store or depends_on(statement.value, [buffer]) or len(set(statement.indices)) != len(statement.indices):
-        return False
-    pairs = zip(statement.indices, buffer.ty.shape, strict=True)
-    return all(
-        isinstance(size, tirx.IntImm) and isinstance(extents.get(position), tirx.IntImm)
-        and extents[position].value == size.value
-        for position, size in pairs
-    )  # fmt: skip

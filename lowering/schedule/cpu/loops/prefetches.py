@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of
-from mlirtri.lowering.schedule.cpu.loops.carried_reductions import sums_of
-from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
-from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of, step_of
+from mlirtri.lowering.schedule.imperative.accesses import LoopAccess, accesses_of
+from mlirtri.lowering.schedule.imperative.carried_sums import sums_of
+from mlirtri.lowering.schedule.imperative.interchange import with_parts
+from mlirtri.lowering.schedule.imperative.vector_choice import contains_loops, fit_of, step_of
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence, substituted, with_body
 from mlirtri.lowering.tir.vectors import fetch
 from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Buffer, Stmt, TensorLoad, Var, tirx

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.core.cpu import PARALLEL_STEPS
+from mlirtri.lowering.core.cpu import PARALLEL_STEPS, profitable
 from mlirtri.lowering.core.stage import TILE_KERNEL, TRIPS
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.profitability import CALL_COST, profitable
+from mlirtri.lowering.schedule.cpu.common.profitability import CALL_COST
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.cpu.loops.bounds_check_versioning import with_checks_hoisted
 from mlirtri.lowering.schedule.cpu.loops.carried_reductions import in_vectors
 from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
@@ -25,13 +24,14 @@ from mlirtri.lowering.schedule.cpu.loops.clipped_tiles import with_whole_tiles
 from mlirtri.lowering.schedule.cpu.loops.column_strips import with_column_strips
 from mlirtri.lowering.schedule.cpu.loops.dynamic_products import with_products
 from mlirtri.lowering.schedule.cpu.loops.first_index import first_index
-from mlirtri.lowering.schedule.cpu.loops.fusion import fused, producer_before
-from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED, prepare, with_parts
 from mlirtri.lowering.schedule.cpu.loops.named_products import with_named_products
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_nested_products
 from mlirtri.lowering.schedule.cpu.loops.prefetches import with_prefetches
 from mlirtri.lowering.schedule.cpu.loops.transposed_loops import squares_of
-from mlirtri.lowering.schedule.cpu.loops.vector_choice import (
+from mlirtri.lowering.schedule.imperative.accesses import has_expensive_calls
+from mlirtri.lowering.schedule.imperative.fusion import fused, producer_before
+from mlirtri.lowering.schedule.imperative.interchange import FINISHED, prepare, with_parts
+from mlirtri.lowering.schedule.imperative.vector_choice import (
     GOOD,
     contains_loops,
     fit_of,

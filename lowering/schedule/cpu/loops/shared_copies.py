@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.interchange import FINISHED
+from mlirtri.lowering.schedule.imperative.interchange import FINISHED
 from mlirtri.lowering.tir.statements import depends_on, loads_in, sequence, with_body
 from mlirtri.lowering.toolchain.tvm_names import (
     INDEPENDENT,

@@ -20,8 +20,8 @@ from mlirtri.lowering.schedule.cpu.common.register_transposes import (
     Square,
     has_conditions,
 )
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of
-from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, lanes_of, step_of
+from mlirtri.lowering.schedule.imperative.accesses import LoopAccess, accesses_of
+from mlirtri.lowering.schedule.imperative.vector_choice import contains_loops, lanes_of, step_of
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, minus, plus, sequence
 from mlirtri.lowering.toolchain.tvm_names import (

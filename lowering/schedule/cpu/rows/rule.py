@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from math import gcd, prod
 from typing import Any
 
-from mlirtri.lowering.core.cpu import PARALLEL_ITERATIONS, cache_bytes
+from mlirtri.lowering.core.cpu import PARALLEL_ITERATIONS, cache_bytes, profitable
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.profitability import profitable, threads_are_profitable
+from mlirtri.lowering.schedule.cpu.common.profitability import threads_are_profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of
-from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, make_plan
+from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, make_plan, runs_along_memory
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
@@ -83,15 +83,6 @@ def only_finishes(nests: Sequence[BlockNest]) -> bool:
     targets = [nest.target for nest in nests]
     is_own = all(any(load.source.same_as(target) for target in targets) for nest in others for load in nest.loads)
     return is_own and FINISHED * max(work[1:]) <= work[0]
-
-
-def runs_along_memory(plan: RowPlan, n: int) -> bool:
-    """Whether some operand of a nest is contiguous along its last axis within the row."""
-    nest, inside = plan.nests[n], plan.inside[n]
-    if not inside.groups:
-        return True
-    last = inside.groups[-1][-1]
-    return any(load.indices and nest.plain(load.indices)[-1] == last for load in nest.loads)
 
 
 def row_bytes(plan: RowPlan) -> int:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from loop_functions import CUBE, MATRIX, VECTOR, arguments_of, body_of, function, on, parallel_loops, random, run
 
-from mlirtri.lowering.schedule.cpu.loops.fusion import fused
-from mlirtri.lowering.schedule.cpu.loops.interchange import prepare
 from mlirtri.lowering.schedule.cpu.loops.rule import loops, scheduled
+from mlirtri.lowering.schedule.imperative.fusion import fused
+from mlirtri.lowering.schedule.imperative.interchange import prepare
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, structural_walk, tirx
 
 PROOFS = {

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.loops.convolutions import is_same, is_scaled, without_scalar
 from mlirtri.lowering.tir.bfloat16_storage import HALF
 from mlirtri.lowering.tir.contraction import Axis
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.product_recognition import Product
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, nodes_in
+from mlirtri.lowering.tir.statements import depends_on, index, is_load, loads_in, new_buffer, nodes_in, with_accesses
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
@@ -153,3 +152,35 @@ def contains_let(node: Node) -> bool:
 
 def is_zero(value: Expr) -> bool:
     return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0
+
+
+def without_scalar(statement: Stmt) -> Any:
+    """Return loops that accumulate in memory, for ones in a scalar buffer loaded before and stored after them."""
+    if not isinstance(statement, tirx.SeqStmt) or len(statement.seq) != 5:
+        return statement
+    name, allocated, first, loop, last = statement.seq
+    kinds = (tirx.Bind, tirx.AllocBuffer, tirx.BufferStore, tirx.For, tirx.BufferStore)
+    if not all(map(isinstance, statement.seq, kinds)):
+        return statement
+    scalar, element = allocated.buffer, tirx.BufferLoad(last.buffer, last.indices)
+    is_read = first.buffer.same_as(scalar) and first.value.same_as(name.var) and structural_equal(name.value, element)
+    if not is_read or not is_load(last.value, scalar):
+        return statement
+
+    return with_accesses(loop, lambda buffer, _: (last.buffer, last.indices) if buffer.same_as(scalar) else None)
+
+
+def is_same(extent: Any, size: Any) -> bool:
+    """Whether second sizes, integers or expressions, are equal."""
+    first, second = (index(operand) if isinstance(operand, int) else operand for operand in (extent, size))
+    return first is not None and structural_equal(first, second)
+
+
+def is_scaled(value: Expr) -> bool:
+    """Whether a value is a load, converted, or times an invariant float."""
+    while isinstance(value, tirx.Cast):
+        value = value.value
+    if isinstance(value, tirx.Mul) and "float" in str(value.ty.dtype):
+        [*scaled] = (operand for operand in (value.a, value.b) if not isinstance(operand, tirx.FloatImm | tirx.Var))
+        return len(scaled) == 1 and is_scaled(scaled[0])
+    return isinstance(value, TensorLoad)

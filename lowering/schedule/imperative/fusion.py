@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of, are_apart, is_scalar
-from mlirtri.lowering.schedule.cpu.loops.interchange import with_parts
-from mlirtri.lowering.schedule.cpu.loops.vector_choice import contains_loops, fit_of
+from mlirtri.lowering.schedule.imperative.accesses import LoopAccess, LoopAccesses, accesses_of, are_apart, is_scalar
+from mlirtri.lowering.schedule.imperative.allocations import is_user
+from mlirtri.lowering.schedule.imperative.interchange import with_parts
+from mlirtri.lowering.schedule.imperative.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import (
     depends_on,
@@ -26,6 +26,7 @@ from mlirtri.lowering.tir.statements import (
     sequence,
     substituted,
     uses_in,
+    with_accesses,
     with_body,
 )
 from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Buffer, Stmt, structural_equal, structural_walk, tirx
@@ -176,11 +177,6 @@ def _with_scalars(statement: Stmt) -> Any:
             position = statements.index(allocation)
             del statements[position], uses[position]
     return sequence(*map(_with_scalars, statements))
-
-
-def is_user(statement: Stmt, buffer: Buffer) -> bool:
-    """Return whether a statement uses a buffer and is not its allocation."""
-    return not isinstance(statement, tirx.AllocBuffer) and depends_on(statement, [buffer])
 
 
 def _in_scalar(loop: Stmt, buffer: Buffer) -> Any:

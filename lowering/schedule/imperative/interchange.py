@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.nest import with_accesses
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, accesses_of, are_disjoint, is_parallel, is_scalar
+from mlirtri.lowering.schedule.imperative.accesses import LoopAccess, accesses_of, are_disjoint, is_parallel, is_scalar
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
-from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_body
+from mlirtri.lowering.tir.statements import depends_on, index, new_buffer, sequence, with_accesses, with_body
 from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Buffer, Stmt, Var, structural_equal, tirx
 
 Ranges = tuple[LoopRange, ...]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
-from mlirtri.lowering.schedule.cpu.common.profitability import profitable
-from mlirtri.lowering.schedule.cpu.common.vector_stores import PARTS
-from mlirtri.lowering.schedule.cpu.loops.accesses import LoopAccess, LoopAccesses, accesses_of
+from mlirtri.lowering.core.cpu import profitable
+from mlirtri.lowering.schedule.imperative.accesses import LoopAccess, LoopAccesses, accesses_of
+from mlirtri.lowering.tir.vectors import PARTS
 from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Stmt, Var, structural_walk, tirx
 
 GOOD = 0.6
