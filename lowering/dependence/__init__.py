@@ -10,6 +10,7 @@ Read in this order:
 - `declared_loops.py`: the check of each loop with the attribute.
 - `index_forms.py`: indices as linear forms of induction variables and loop-invariant values.
 - `accesses.py`: the regions of arrays that a loop's body reads and writes; reductions.
+- `congruences.py`: conditions and steps under which an access runs, such as one colour of two.
 - `extents.py`: intervals that never overlap.
 - `distances.py`: the iterations between two accesses of one element.
 

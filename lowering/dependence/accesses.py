@@ -5,10 +5,12 @@ A loop-carried array is written by `tri.insert_slice` and read by `tri.extract_s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
+from mlirtri.lowering.dependence.congruences import Congruence, of_condition, of_loop
 from mlirtri.lowering.dependence.index_forms import ATOMIC, IndexForms
 from mlirtri.lowering.mlir.reading import only_user
 
@@ -42,6 +44,8 @@ class Access:
     """By axis; None for the whole array."""
     update: str | None = None
     """The combining operation, where the access is a part of ``array[index] = array[index] + x`` or atomic."""
+    facts: tuple[Congruence, ...] = ()
+    """What conditions and loops around it say."""
 
 
 @dataclass
@@ -52,6 +56,8 @@ class BodyAccesses:
     forms: IndexForms
     by_slot: dict[int, list[Access]] = field(default_factory=dict)
     _slots: dict[ir.Value, int] = field(default_factory=dict)
+    _facts: tuple[Congruence, ...] = ()
+    """What holds in the block that is visited."""
 
     def collect(self, slots: set[int]) -> None:
         """Find the accesses of these loop-carried values."""
@@ -59,15 +65,18 @@ class BodyAccesses:
         for slot in slots:
             self._slots[block.arguments[slot + 1]] = slot
             self.by_slot[slot] = []
-        self._visit(block)
+        self._visit(block, of_loop(self.loop, self.forms))
         self._yielded(block, {slot: slot for slot in slots})
         for accesses in self.by_slot.values():
             _mark_updates(accesses)
             _mark_tickets(accesses, self.forms)
 
-    def _visit(self, block: ir.Block) -> None:
+    def _visit(self, block: ir.Block, facts: Sequence[Congruence] = ()) -> None:
+        before = self._facts
+        self._facts = (*before, *facts)
         for operation in block.operations:
             self._visit_operation(operation.operation)
+        self._facts = before
 
     def _visit_operation(self, operation: ir.Operation) -> None:
         if operation.name == "scf.for":
@@ -85,11 +94,11 @@ class BodyAccesses:
             slot = self._slots[operand]
             if number == 0 and operation.name == "tri.insert_slice":
                 region = _region(operation, self.forms, 2)
-                self.by_slot[slot].append(Access(operation, True, region, _atomic(operation)))
+                self.by_slot[slot].append(Access(operation, True, region, _atomic(operation), self._facts))
                 self._slots[operation.results[0]] = slot
             elif number == 0 and operation.name == "tri.extract_slice":
                 region = _region(operation, self.forms, 1)
-                self.by_slot[slot].append(Access(operation, False, region, _atomic(operation)))
+                self.by_slot[slot].append(Access(operation, False, region, _atomic(operation), self._facts))
             else:
                 self.by_slot[slot].append(Access(operation, False, None))
         return None
@@ -100,7 +109,7 @@ class BodyAccesses:
             if operand in self._slots:
                 passed[number] = self._slots[operand]
                 self._slots[block.arguments[number + 1]] = passed[number]
-        self._visit(block)
+        self._visit(block, of_loop(operation, self.forms))
         self._yielded(block, passed)
         for number, slot in passed.items():
             self._slots[operation.results[number]] = slot
@@ -108,8 +117,8 @@ class BodyAccesses:
     def _if(self, operation: ir.Operation) -> None:
         results: dict[int, int] = {}
         blocks = [region.blocks[0] for region in operation.regions if list(region.blocks)]
-        for block in blocks:
-            self._visit(block)
+        for block, holds in zip(blocks, (True, False), strict=False):
+            self._visit(block, of_condition(operation.operands[0], holds, self.forms))
             for number, operand in enumerate(_last(block).operands):
                 if operand in self._slots:
                     results[number] = self._slots[operand]

@@ -14,6 +14,7 @@ from typing import Final
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.dependence.accesses import Access, Interval
+from mlirtri.lowering.dependence.congruences import are_contradictory
 from mlirtri.lowering.dependence.extents import never_overlap
 from mlirtri.lowering.dependence.index_forms import IndexForms
 
@@ -74,6 +75,8 @@ def distance(first: Access, second: Access, bounds: LoopBounds, forms: IndexForm
     limit = None if bounds.extent is None else max(0, bounds.extent - 1)
     distances = Distances(None if limit is None else -limit, limit)
     if first.region is not None and second.region is not None:
+        if are_contradictory(first, second, forms):
+            return None
         if any(_is_ticket(axis, first.region, second.region, forms) for axis in range(len(first.region))):
             return None
         for here, there in zip(first.region, second.region, strict=True):

@@ -21,6 +21,8 @@ _SUMS = frozenset({"tri.add", "arith.addi"})
 _DIFFERENCES = frozenset({"tri.subtract", "arith.subi"})
 _PRODUCTS = frozenset({"tri.multiply", "arith.muli"})
 _QUOTIENTS = frozenset({"tri.floor_divide", "arith.floordivsi"})
+LEAST_BITS = 32
+"""Bits of integers that are taken not to wrap around: indices of arrays that fit into memory."""
 _NOT_IN_KEYS = ("operandSegmentSizes",)
 
 
@@ -43,6 +45,8 @@ class IndexForms:
     """By the number of an induction variable, forms of its least and greatest value."""
     _quotients: dict[int, tuple[Size, int]] = field(default_factory=dict)
     """By the number of an opaque value, what it is the quotient of, and the divisor."""
+    _remainders: dict[int, tuple[Size, int]] = field(default_factory=dict)
+    """The same of remainders."""
 
     def of(self, value: ir.Value) -> Size:
         """Return the linear form of an integer of rank 0, a `tensor<i64>` or an `index`."""
@@ -91,6 +95,10 @@ class IndexForms:
         """Return the dividend and the positive divisor of which a symbol is the quotient, rounded down; or None."""
         return self._quotients.get(symbol.order)
 
+    def remainder(self, symbol: Symbol) -> tuple[Size, int] | None:
+        """Return the dividend and the positive divisor of which a symbol is the remainder, not negative; or None."""
+        return self._remainders.get(symbol.order)
+
     def _form(self, value: ir.Value) -> Size:
         if isinstance(value.owner, ir.Block):
             return self._argument(value)
@@ -98,7 +106,7 @@ class IndexForms:
         operands, name = list(operation.operands), operation.name
         if name in _SAME and len(operands) == 1:
             return self.of(operands[0])
-        if name == "tri.cast" and "int" in str(operation.attributes["dtype"]) and _is_integer(operands[0]):
+        if name == "tri.cast" and _keeps_integers(operation):
             return self.of(operands[0])
         if name in ("arith.constant", "tri.constant") and isinstance(operation.attributes["value"], ir.IntegerAttr):
             return Size.of(ir.IntegerAttr(operation.attributes["value"]).value)
@@ -163,9 +171,15 @@ class IndexForms:
         key = (operation.name, attributes, tuple((form.terms, form.constant) for form in operands))
         varies = any(self.varies(symbol) for form in operands for symbol, _ in form.terms)
         form = self._opaque(key, varies)
-        if operation.name in _QUOTIENTS and operands[1].is_constant and operands[1].constant > 0:
+        if (parts := _floored_remainder(operation)) is not None:
+            dividend, divisor = map(self.of, parts)
+            if divisor.is_constant and divisor.constant > 0:
+                [(symbol, _)] = form.terms
+                self._remainders[symbol.order] = (dividend, divisor.constant)
+        known = {"tri.remainder": self._remainders} | dict.fromkeys(_QUOTIENTS, self._quotients)
+        if operation.name in known and operands[1].is_constant and operands[1].constant > 0:
             [(symbol, _)] = form.terms
-            self._quotients[symbol.order] = (operands[0], operands[1].constant)
+            known[operation.name][symbol.order] = (operands[0], operands[1].constant)
         return form
 
     def _opaque(self, key: Hashable, varies: bool) -> Size:
@@ -194,6 +208,17 @@ def _is_from_the_end(operands: list[ir.Value]) -> bool:
     return is_moved and ATOMIC in ticket.attributes
 
 
+def _floored_remainder(operation: ir.Operation) -> list[ir.Value] | None:
+    """Return x and n of ``r != 0 and (r ^ n) < 0 ? r + n : r`` with r the remainder of x by n, Python's x % n."""
+    if operation.name != "arith.select":
+        return None
+    _, moved, plain = map(definition, operation.operands)
+    if moved is None or plain is None or moved.name != "arith.addi" or plain.name != "arith.remsi":
+        return None
+    is_moved = moved.operands[0] == plain.results[0] and moved.operands[1] == plain.operands[1]
+    return list(plain.operands) if is_moved else None
+
+
 def _bounds(loop: ir.Operation, variable: ir.Value) -> list[ir.Value] | None:
     """Return lower bound, upper bound and step of an induction variable; None for other values."""
     if loop.name == "scf.for" and variable.arg_number == 0:
@@ -204,7 +229,14 @@ def _bounds(loop: ir.Operation, variable: ir.Value) -> list[ir.Value] | None:
     return None
 
 
-def _is_integer(value: ir.Value) -> bool:
-    kind = value.type
-    element = ir.RankedTensorType(kind).element_type if isinstance(kind, ir.RankedTensorType) else kind
-    return isinstance(element, (ir.IntegerType, ir.IndexType))
+def _keeps_integers(cast: ir.Operation) -> bool:
+    """Return whether a cast gives the same integer: one to 8 or 16 bits may wrap around."""
+    source, target = (_element(value) for value in (cast.operands[0], cast.results[0]))
+    if not all(isinstance(element, (ir.IntegerType, ir.IndexType)) for element in (source, target)):
+        return False
+    before, after = (64 if isinstance(element, ir.IndexType) else element.width for element in (source, target))
+    return after >= min(before, LEAST_BITS)
+
+
+def _element(value: ir.Value) -> ir.Type:
+    return ir.RankedTensorType(value.type).element_type if isinstance(value.type, ir.RankedTensorType) else value.type

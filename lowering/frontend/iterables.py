@@ -15,6 +15,7 @@ from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.storage import current
+from mlirtri.lowering.frontend.semantics.value_ranges import tightened
 from mlirtri.lowering.frontend.tile_kernels import range_of
 from mlirtri.lowering.frontend.tile_language.function_table import LOOPS, name_of_tile_function
 
@@ -115,7 +116,7 @@ def _range(b: Language, start: Any, stop: Any, step: Any) -> Iterable:
         step = size.constant
     if step == 0:
         raise KernelValueError("the step of a range is 0")
-    first, last, step = indices.size_of(start), indices.size_of(stop), int(step)
+    first, last, step = tightened(indices.size_of(start)), indices.size_of(stop), int(step)
     extent = last - first if step > 0 else first - last
     count = indices.floor_divide(extent + (abs(step) - 1), abs(step))
 

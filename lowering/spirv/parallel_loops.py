@@ -150,11 +150,16 @@ def _parallel(nest: list[ir.Operation]) -> None:
         constant.move_before(outer)
     bounds = [list(loop.operands)[:3] for loop in reversed(nest)]
     with ir.InsertionPoint(outer), outer.location:
-        parallel = scf.ParallelOp([], *([bound[part] for bound in bounds] for part in range(3)), [])
+        ranges = [_by_ones(*bound) for bound in bounds]
+        parallel = scf.ParallelOp([], *([bound[part] for bound in ranges] for part in range(3)), [])
     parallel.regions[0].blocks.append(*[ir.IndexType.get()] * len(nest))
     target = parallel.regions[0].blocks[0]
-    for loop, argument in zip(reversed(nest), target.arguments, strict=True):
-        loop.regions[0].blocks[0].arguments[0].replace_all_uses_with(argument)
+    for loop, argument, bound in zip(reversed(nest), target.arguments, bounds, strict=True):
+        index = argument
+        if integer_constant(bound[2]) != 1:
+            with ir.InsertionPoint(target), outer.location:
+                index = arith.addi(bound[0], arith.muli(argument, bound[2]))
+        loop.regions[0].blocks[0].arguments[0].replace_all_uses_with(index)
     for step in steps:
         if step.name != "arith.constant":
             target.append(step)
@@ -164,6 +169,14 @@ def _parallel(nest: list[ir.Operation]) -> None:
     for argument, (lower, *_) in zip(target.arguments, bounds, strict=True):
         if (integer_constant(lower) or 0) >= 0 and _is_constant(lower):
             _widen_without_sign(argument)
+
+
+def _by_ones(lower: ir.Value, upper: ir.Value, step: ir.Value) -> list[ir.Value]:
+    """Return bounds of as many iterations with a step of 1: upstream tiles loops of other steps wrongly."""
+    if integer_constant(step) == 1:
+        return [lower, upper, step]
+    zero, one = index_constant(0), index_constant(1)
+    return [zero, arith.ceildivsi(arith.maxsi(arith.subi(upper, lower), zero), step), one]
 
 
 def _widen_without_sign(index: ir.Value) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir
+from mlirtri.lowering.dependence import congruences
 from mlirtri.lowering.dependence.accesses import Access, Interval
 from mlirtri.lowering.dependence.distances import bounds_of, distance
 from mlirtri.lowering.dependence.index_forms import IndexForms
@@ -82,7 +83,8 @@ def _access(operation: ir.Operation, forms: IndexForms) -> Access:
         shape = operation.operands[_buffer_operand(operation)].type.shape
         indices = [_unclamped(index, size) for index, size in zip(indices, shape, strict=True)]
     region = tuple(Interval(forms.of(index), 1) for index in indices)
-    return Access(operation, operation.name == "memref.store", region)
+    facts = congruences.around(operation, forms)
+    return Access(operation, operation.name == "memref.store", region, facts=facts)
 
 
 def _unclamped(index: ir.Value, size: int) -> ir.Value:

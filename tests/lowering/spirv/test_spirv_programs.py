@@ -95,6 +95,18 @@ def eliminated(a):
                 a[i, j] -= a[i, k] * a[k, j]
 
 
+def coloured(a):
+    for colour in mt.serial(2):
+        for i in mt.prange(1, a.shape[0] - 1):
+            for j in range(1 + (i + colour) % 2, a.shape[1] - 1, 2):
+                a[i, j] = (a[i - 1, j] + a[i + 1, j] + a[i, j - 1] + a[i, j + 1]) * np.float32(0.25)
+
+
+def every_third(a):
+    for i in mt.prange(1, a.shape[0] - 1, 3):
+        a[i] = a[i - 1] + a[i + 1]
+
+
 def own_array(a, out):
     for i in mt.prange(a.shape[0]):
         own = np.zeros(3, np.float32)
@@ -131,13 +143,15 @@ CASES = {
     "other branch": (chosen, [filled(50), np.int32(2)]),
     "prefix sum": (prefix, [filled(100)]),
     "elimination": (eliminated, [filled(20, 20) + 20 * np.eye(20, dtype=np.float32)]),
+    "two colours": (coloured, [filled(20, 30)]),
+    "every third": (every_third, [filled(200)]),
     "own array": (own_array, [filled(200), filled(200)]),
     "temporary and constants": (through_temporary, [filled(99)]),
 }  # fmt: skip
 
 
-ATOMIC = ("sums by key", "in order")
-"""Kernels whose functions Python does not have."""
+ATOMIC = ("sums by key", "in order", "two colours")
+"""Kernels of functions that Python does not have."""
 
 
 def types_of(arguments, names):
