@@ -218,6 +218,12 @@ class KernelIndexError(KernelValueError, IndexError):
     """An index outside of an array: known at compile time, or found at run time."""
 
 
+class KernelKeyError(KernelValueError, KeyError):
+    """A key that a dict of a kernel does not have."""
+
+    __str__ = KernelError.__str__  # that of KeyError quotes the message
+
+
 class KernelLinearAlgebraError(KernelValueError, LinAlgError):
     """A matrix that is singular, or not positive definite, where the library raises."""
 

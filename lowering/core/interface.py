@@ -109,6 +109,8 @@ def parts_of(tree: Any) -> Collection[Any]:
 
 def like(tree: Any, parts: Any) -> Any:
     """Return a tuple, list, named tuple or dict of the class of `tree` with other elements."""
+    if (with_parts := getattr(type(tree), "with_parts", None)) is not None:
+        return with_parts(tree, parts)
     if isinstance(tree, dict):
         return dict(zip(tree, parts, strict=True))
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
@@ -235,6 +237,8 @@ def _content(value: Any) -> Any:
     kind = type(value)
     if kind is tuple or kind is list:
         return kind, tuple(_content(part) for part in value)
+    if kind is dict:
+        return kind, tuple((_content(key), _content(part)) for key, part in value.items())
     if kind is float or kind is complex:
         return kind, repr(value)
     # A reloaded module may change the code of the old function.

@@ -12,6 +12,7 @@ Read in this order:
 - `scope.py`: the value of a name; what a kernel captures.
 - `early_exits.py`: `return`, `break` and `continue` as structured control flow; liveness.
 - `statements.py`, `expressions.py`, `operators.py`: the handlers of statements, expressions and operators.
+- `containers.py`: lists and dicts that change, their methods and items.
 - `indexing.py`, `slices.py`, `updates.py`: reading by index, basic indices, writing by index.
 - `calls.py`, `library_calls.py`, `inlining.py`: calls by kind of callee.
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.

@@ -39,6 +39,7 @@ from mlirtri.lowering.frontend.library_functions.random_generator import is_gene
 from mlirtri.lowering.frontend.python_to_ast import KernelTree, span_of_node
 from mlirtri.lowering.frontend.scope import Scope
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.container_values import from_outside, plain
 from mlirtri.lowering.frontend.semantics.merging import Differs, kind, packed
 from mlirtri.lowering.frontend.semantics.storage import Storage, View, has_memory
 from mlirtri.lowering.mlir.attributes import argument_attributes
@@ -79,7 +80,9 @@ def _emit_body(tree: KernelTree, context: CompileContext, function: Any, block: 
     arguments, memories = iter(block.arguments), []
     for parameter in tree.specialization.parameters:
         if isinstance(parameter, ConstantParameter):
-            scope.locals[parameter.name] = python_value(parameter.value)
+            scope.locals[parameter.name] = from_outside(
+                python_value(parameter.value), "it is an argument of the kernel"
+            )
         else:
             value = argument_value(next(arguments), next(types), parameter, len(memories))
             scope.locals[parameter.name] = with_linear_form(builder, value, parameter.name)
@@ -115,7 +118,7 @@ def return_results(
     """
     results: list[TriValue] = []
     builder.tri.location = location_of(span)
-    structure = _result_tree(value, builder, results, span)
+    structure = _result_tree(plain(value), builder, results, span)
     numbers = tuple(number for number, result in enumerate(results) if result.weak and not result.type.rank)
     checks = _checks(builder, results)
     log = builder.prints.results(results)
@@ -232,7 +235,10 @@ def _result_tree(value: Any, builder: Language, results: list[TriValue], span: S
     try:
         result_kind = kind(result)
     except Differs as differs:
-        raise KernelTypeError(f"a kernel cannot return {differs}", span) from None
+        raise KernelTypeError(
+            f"a kernel cannot return {differs}", span,
+            help="bound it: numpy.bincount(x, minlength=n), or write the values into an array of a known length",
+        ) from None  # fmt: skip
     first = len(results)
     results += packed(builder, result, result_kind)
     counts = tuple((axis, first + 1 + position) for position, axis in enumerate(result_kind.varying))

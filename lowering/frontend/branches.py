@@ -20,6 +20,7 @@ from mlirtri.lowering.frontend.operators import ONLY_TRUTH, condition, predicate
 from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
 from mlirtri.lowering.frontend.semantics import merging
 from mlirtri.lowering.frontend.semantics.builder import describe
+from mlirtri.lowering.frontend.semantics.container_values import Identity, alike
 from mlirtri.lowering.frontend.semantics.scf import Arms, condition_of
 from mlirtri.lowering.frontend.semantics.storage import Storage, current, either, has_memory, with_memory
 from mlirtri.lowering.frontend.syntax.plain_statements import SequenceOf
@@ -184,7 +185,7 @@ def _emit_arm(context: FunctionContext, block: ir.Block, body: Callable[[], Any]
 @dataclass(frozen=True)
 class _Pending:
     structure: Any
-    kinds: tuple[merging.Kind, ...]
+    kinds: tuple[merging.Kind | merging.Known, ...]
 
 
 _ABSENT = object()
@@ -215,7 +216,9 @@ class _Merge:
         for name, value in merged.items():
             if isinstance(value, _Pending):
                 leaves = [merging.unpacked(b, leaf, values) for leaf in value.kinds]
-                value = with_memory(merging.rebuilt(value.structure, iter(leaves)))
+                arms = [arm.names[name] for arm in self.arms]
+                value = merging.rebuilt(value.structure, iter(leaves))
+                value = with_memory(merging.joined(value, *arms, self._is_shared(name)))
                 _freeze(value, name, self.arms, self.serial, self.context.entry_serial)
             self.context.scope.locals[name] = value
 
@@ -236,10 +239,8 @@ class _Merge:
                 return self._unavailable(name, y is _ABSENT)
         elif isinstance(x, merging.MaybeBound) or isinstance(y, merging.MaybeBound):
             x, y = self._all_maybe(name)
-        if merging.same(x, y) or isinstance(x, Unavailable) or isinstance(y, Unavailable):
-            return y if isinstance(y, Unavailable) else x
-        if (view := _common_view(x, y, self.outer_names.get(name))) is not None:
-            return view
+        if (known := self._without_merge(name, x, y)) is not _ABSENT:
+            return known
         try:
             return self._pair(x, y)
         except merging.Differs as differs:
@@ -251,6 +252,24 @@ class _Merge:
                     notes=(Note("the other arm is here", self.spans[1]),),
                 )
             )
+
+    def _without_merge(self, name: str, x: Any, y: Any) -> Any:
+        """Return what a name holds after both arms without a result of the branch; `_ABSENT` where that takes one."""
+        if isinstance(x, Unavailable) or isinstance(y, Unavailable):
+            return y if isinstance(y, Unavailable) else x
+        if merging.same(x, y):
+            return merging.joined(x, x, y, self._is_shared(name))
+        view = _common_view(x, y, self.outer_names.get(name))
+        return _ABSENT if view is None else view
+
+    def _is_shared(self, name: str) -> Callable[[Identity], bool]:
+        """Return whether a list or dict that a name holds in an arm has another name there, or in a caller."""
+
+        def is_shared(identity: Identity) -> bool:
+            names = [other for arm in self.arms for other in merging.holders(arm.names, identity)]
+            return identity.fixed is not None or any(other != name for other in names)
+
+        return is_shared
 
     def _unavailable(self, name: str, is_in_first: bool) -> Unavailable:
         assigns, other = self.spans if is_in_first else self.spans[::-1]
@@ -282,14 +301,12 @@ class _Merge:
 
     def _pair(self, x: Any, y: Any) -> _Pending:
         """Let the arms yield two values in their common types; raises `Differs`."""
-        if not (merging.is_value(x) and merging.is_value(y)):
+        if not (merging.is_carried(x) and merging.is_carried(y)):
             raise merging.Differs(f"{describe(x)} and {describe(y)}, which are known at compile time only")
-        if merging.nesting(x) != merging.nesting(y):
-            raise merging.Differs(f"{describe(x)} and {describe(y)}")
         leaves = merging.flat(x), merging.flat(y)
-        kinds = [
-            merging.common(merging.kind(first), merging.kind(second)) for first, second in zip(*leaves, strict=True)
-        ]
+        if not alike(x, y):
+            raise merging.Differs(f"{describe(x)} and {describe(y)}")
+        kinds = [merging.common_leaf(first, second) for first, second in zip(*leaves, strict=True)]
         for first, second, merged_kind in zip(*leaves, kinds, strict=True):
             sides = []
             for block, side in zip(self.operation.blocks, (first, second), strict=True):

@@ -26,12 +26,17 @@ from mlirtri.errors import (
     KernelTypeError,
     NestedTooDeeplyError,
     UnknownNameError,
-    UnsupportedSyntaxError,
     offer,
 )
 from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.external.objects import External, relax_function_of
 from mlirtri.lowering.frontend.atomics import atomic_call, atomic_name
+from mlirtri.lowering.frontend.containers import (
+    ContainerMethod,
+    call_container_method,
+    dict_of,
+    keyword_arguments,
+)
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import rows
@@ -41,7 +46,7 @@ from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
 from mlirtri.lowering.frontend.semantics.builder import Language, describe, kind_of
-from mlirtri.lowering.frontend.semantics.debugging import emit_breakpoint
+from mlirtri.lowering.frontend.semantics.debugging import stop_in_debugger
 from mlirtri.lowering.frontend.semantics.merging import flat
 from mlirtri.lowering.frontend.semantics.storage import (
     as_new_array,
@@ -74,7 +79,13 @@ def visit_call(context: FunctionContext, node: ast.Call) -> Any:
         return inline_macro(context, callee, node)
     arguments = elements(context, node.args)
     keywords = _keywords(context, node.keywords)
-    arguments = current(b.tri, arguments)
+    return _call(context, callee, current(b.tri, arguments), keywords, node)
+
+
+def _call(context: FunctionContext, callee: Any, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
+    b = context.b
+    if isinstance(callee, ContainerMethod):
+        return call_container_method(context, callee, arguments, keywords)
     if isinstance(callee, LocalFunction):
         return inline_local(context, callee, arguments, keywords, node)
     if isinstance(callee, Method):
@@ -94,10 +105,9 @@ def _keywords(context: FunctionContext, nodes: list[ast.keyword]) -> dict[str, A
     keywords: dict[str, Any] = {}
     for node in nodes:
         if node.arg is None:
-            raise UnsupportedSyntaxError(
-                "** arguments are not supported", context.span(node.value), help="write every keyword"
-            )
-        keywords[node.arg] = visit(context, node.value)
+            keywords |= keyword_arguments(visit(context, node.value), keywords)
+        else:
+            keywords[node.arg] = visit(context, node.value)
     return keywords
 
 
@@ -170,9 +180,13 @@ def _call_algorithm(
 
 def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
     if function is breakpoint:
-        return _breakpoint(b, arguments, keywords)
+        return stop_in_debugger(b, arguments, keywords)
     if function is isinstance and len(arguments) == 2 and not keywords:
         return _isinstance(b, *arguments)
+    if function is dict:
+        return dict_of(arguments, keywords)
+    if function not in (isinstance, len):
+        arguments = [tuple(value) if isinstance(value, dict) else value for value in arguments]
     tensors = [value for value in flat(arguments) if isinstance(value, TriValue)]
     if not tensors or function is slice:
         return fold(lambda: function(*arguments, **keywords))
@@ -216,7 +230,7 @@ def _is_library(function: Callable[..., Any]) -> bool:
 
 
 def _len(b: Language, x: Any) -> Any:
-    if isinstance(x, (tuple, list)):
+    if isinstance(x, (tuple, list, dict)):
         return len(x)
     if not x.type.rank:
         raise KernelTypeError(f"{describe(x)} has no len()")
@@ -369,17 +383,8 @@ RUN_TIME_BUILTINS: dict[Any, Callable[..., Any]] = {
     builtins.max: _extremum("max", "greater"), builtins.min: _extremum("min", "less"), builtins.sum: _sum,
     builtins.any: _truth("any"), builtins.all: _truth("all"), builtins.tuple: lambda b, x: tuple(_parts(b, x)),
     builtins.list: lambda b, x: list(_parts(b, x)),
+    builtins.zip: lambda b, *xs, strict=False: fold(lambda: list(zip(*(_parts(b, x) for x in xs), strict=strict))),
+    builtins.enumerate: lambda b, x, start=0: list(enumerate(_parts(b, x), start)),
+    builtins.reversed: lambda b, x: list(_parts(b, x))[::-1],
 }  # fmt: skip
 """Implementations by Python builtin."""
-
-
-def _breakpoint(b: Language, arguments: list[Any], keywords: dict[str, Any]) -> None:
-    """Emit a call that starts the debugger; raises `UnsupportedSyntaxError` in kernels that are not interpreted."""
-    if arguments or keywords:
-        raise KernelTypeError("breakpoint() takes no arguments in a kernel")
-    if not b.stops:
-        raise UnsupportedSyntaxError(
-            "breakpoint() stops kernels that are interpreted, and this one is compiled",
-            help="set MLIRTRI_INTERPRET=1 while debugging",
-        )
-    emit_breakpoint(b.tri.location)

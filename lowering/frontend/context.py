@@ -20,7 +20,7 @@ from mlirtri.lowering.frontend.early_exits import stored, structured
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
-from mlirtri.lowering.frontend.semantics.merging import Kind, aliases
+from mlirtri.lowering.frontend.semantics.merging import Kind, Known, aliases
 from mlirtri.lowering.frontend.semantics.storage import Storage
 from mlirtri.lowering.frontend.syntax.plain_statements import plain
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_SYNTAX, NAMES_OF_SYNTAX
@@ -31,8 +31,10 @@ from mlirtri.lowering.frontend.tile_language.loop_nests import nested
 class LoopPlan:
     """The iter_args that one loop needs beside those that its syntax shows: each attempt to emit it may add some."""
 
-    kinds: dict[str, list[Kind]] = field(default_factory=dict)
+    kinds: dict[str, list[Kind | Known]] = field(default_factory=dict)
     """The types of a name's leaves, where they differ from those of its initial value."""
+    renewed: dict[str, str | None] = field(default_factory=dict)
+    """Names of lists and dicts that an iteration replaces by others, and why these do not change, if they do not."""
     templates: dict[str, Any] = field(default_factory=dict)
     """A value with the structure and types of a name that is first assigned in the loop and read after it."""
     storages: list[Storage] = field(default_factory=list)

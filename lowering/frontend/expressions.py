@@ -23,12 +23,14 @@ from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedSyntaxE
 from mlirtri.lowering.core.interface import Origin
 from mlirtri.lowering.external.objects import External
 from mlirtri.lowering.frontend.argument_sizes import named_size
+from mlirtri.lowering.frontend.containers import container_method, item, latest
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.indexing import element, rows
 from mlirtri.lowering.frontend.library_calls import spelled, tensor_attribute
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.container_values import from_outside
 from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.tile_language.guards import guarded
 
@@ -52,7 +54,9 @@ def _captured(b: Language, value: Any) -> Any:
     """
     if isinstance(value, Size):
         return b.number_of(named_size(b, value).simplified())
-    return b.tensor(value.item(), as_dtype(value.dtype)) if isinstance(value, np.generic) else value
+    if isinstance(value, np.generic):
+        return b.tensor(value.item(), as_dtype(value.dtype))
+    return from_outside(value, "it comes from outside of the kernel")
 
 
 @handles(ast.Tuple)
@@ -70,15 +74,15 @@ def elements(context: FunctionContext, nodes: list[ast.expr]) -> list[Any]:
     values: list[Any] = []
     for node in nodes:
         values += _starred(context, node) if isinstance(node, ast.Starred) else [visit(context, node)]
-    # One of them may have written the memory of those before it.
-    return current(context.b.tri, values)
+    # One of them may have written the memory of those before it, or changed a list.
+    return current(context.b.tri, [latest(context.scope, value) for value in values])
 
 
 def _starred(context: FunctionContext, node: ast.Starred) -> list[Any]:
     value = visit(context, node.value)
     if isinstance(value, TriValue) and value.type.rank:
         return rows(context.b, value)
-    if isinstance(value, (tuple, list, range)):
+    if isinstance(value, (tuple, list, range, dict)):
         return list(value)
     raise KernelTypeError(
         f"cannot unpack {describe(value)}",
@@ -143,10 +147,9 @@ def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
         return owner[name].value
     if isinstance(owner, External):
         return owner.member(name)
-    if (member := spellings.member(owner, name)) is not None:
-        return member
-    if (method := inlined.method(owner, name, context.b.semantics)) is not None:
-        return method
+    known = container_method(owner, name) or spellings.member(owner, name)
+    if (known := known or inlined.method(owner, name, context.b.semantics)) is not None:
+        return known
     help = "give the value a name of its own at the top of the file" if isinstance(owner, type) else None
     raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel", help=help)
 
@@ -184,7 +187,7 @@ def visit_subscript(context: FunctionContext, node: ast.Subscript) -> Any:
         return owner[index]
     if isinstance(owner, TriValue):
         return _element(context.b, owner, index if isinstance(index, tuple) else (index,))
-    if isinstance(owner, (tuple, list, str)):
+    if isinstance(owner, (tuple, list, str, dict)):
         return item(owner, index)
     if (spelling := spellings.member(owner, "__getitem__")) is not None:
         return spelled(context.b, spelling, [index], {})
@@ -197,15 +200,3 @@ def _element(b: Language, array: TriValue, index: tuple[Any, ...]) -> TriValue:
     if guard is None:
         return element(b, array, index)
     return b.where(guard.holds, element(b, array, guard.clamped), b.tensor(0, array.type.dtype))
-
-
-def item(owner: Any, index: Any) -> Any:
-    """Return an element of a tuple, list or string; raises `KernelTypeError` or `KernelValueError`."""
-    return fold(_item, owner, index)
-
-
-def _item(owner: Any, index: Any) -> Any:
-    try:
-        return owner[index]
-    except IndexError:
-        raise ValueError(f"index {index} is out of range for {len(owner)} elements") from None

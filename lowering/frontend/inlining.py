@@ -17,12 +17,17 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelError, KernelTypeError, NestedTooDeeplyError, Note, Span, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import Capture, Origin, bound_arguments
 from mlirtri.lowering.core.recursion import more_frames
+from mlirtri.lowering.frontend.containers import give, take_back
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
+from mlirtri.lowering.frontend.early_exits import stored
 from mlirtri.lowering.frontend.python_to_ast import parse_function
 from mlirtri.lowering.frontend.scope import Element, Scope, check_constant
+from mlirtri.lowering.frontend.semantics.builder import describe
+from mlirtri.lowering.frontend.semantics.container_values import from_outside, identities, renewed
 from mlirtri.lowering.frontend.semantics.merging import same
 from mlirtri.lowering.frontend.semantics.storage import has_memory, with_memory
 
+DEFAULT = "it is the default of a parameter, which calls share"
 FRAMES_OF_CALL = 100
 """Frames of Python that the statements around one inlined call take at most."""
 
@@ -68,10 +73,10 @@ def _check_depth(context: FunctionContext, name: str) -> None:
 def _bind(function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
     bound = bound_arguments(function.__name__, inspect.signature(function), arguments, keywords)
     for parameter in bound.signature.parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            raise UnsupportedSyntaxError(f"{function.__name__} takes **{parameter.name}, which cannot be inlined")
-        if parameter.name not in bound.arguments and parameter.kind is not parameter.VAR_POSITIONAL:
+        is_variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if parameter.name not in bound.arguments and not is_variadic:
             check_constant(parameter.default, f"the default of {parameter.name!r}")
+            bound.arguments[parameter.name] = from_outside(parameter.default, DEFAULT)
     bound.apply_defaults()
     return dict(bound.arguments)
 
@@ -90,9 +95,13 @@ def _run(
     read_after: tuple[str, ...] = (),
 ) -> Any:
     inner = FunctionContext(context.b, scope, file, context.depth + 1, context.location_of(call))
+    given = give(scope)
+    before = [scope.locals[hidden] for hidden in given]
     try:
         with more_frames(FRAMES_OF_CALL):
-            return visit_body(inner, body, read_after)
+            result = visit_body(inner, body, read_after)
+        take_back(context, before, [scope.locals[hidden] for hidden in given])
+        return result
     except KernelError as error:
         for mistake in getattr(error, "errors", (error,)):
             mistake.notes = (*mistake.notes, Note(f"in {name}, called from here", call))
@@ -128,6 +137,7 @@ class LocalFunction:
                 (kinds.POSITIONAL_OR_KEYWORD, nodes.args),
                 (kinds.VAR_POSITIONAL, [nodes.vararg] if nodes.vararg else []),
                 (kinds.KEYWORD_ONLY, nodes.kwonlyargs),
+                (kinds.VAR_KEYWORD, [nodes.kwarg] if nodes.kwarg else []),
             )
             for node in group
         ]
@@ -148,17 +158,25 @@ def visit_lambda(context: FunctionContext, node: ast.Lambda) -> LocalFunction:
 
 def _local_function(context: FunctionContext, node: ast.FunctionDef | ast.Lambda) -> LocalFunction:
     parameters = node.args
-    if parameters.kwarg:
-        raise UnsupportedSyntaxError("functions in a kernel take no **kwargs", help="name every parameter")
     if isinstance(node, ast.FunctionDef) and node.decorator_list:
         raise UnsupportedSyntaxError("functions in a kernel have no decorators", help="define it outside of the kernel")
     names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
     values = [visit(context, default) for default in parameters.defaults]
+    values = [_default(value) for value in values]
     defaults = dict(zip(names[len(names) - len(values) :], values, strict=True))
     for parameter, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True):
         if default is not None:
-            defaults[parameter.arg] = visit(context, default)
+            defaults[parameter.arg] = _default(visit(context, default))
     return LocalFunction(node, context, defaults)
+
+
+def _default(value: Any) -> Any:
+    """Return the default of a parameter; raises `UnsupportedSyntaxError` for a list or dict that may change later."""
+    if any(identity.fixed is None for identity in identities(value)):
+        raise UnsupportedSyntaxError(
+            f"{describe(value)} is the default of a parameter, and may change later", help="pass it at each call"
+        )
+    return from_outside(value, DEFAULT)
 
 
 def inline_local(
@@ -167,8 +185,25 @@ def inline_local(
     _check_depth(context, function.__name__)
     outer = function.context.scope
     scope = Scope(outer.function, outer.captures, enclosing=outer)
+    scope.locals.update(_seen_outside(context, function))
     scope.locals.update(_owned(function.bind(arguments, keywords)))
     return _run(context, scope, function.context.file, function.body, function.__name__, context.span(call))
+
+
+def _seen_outside(context: FunctionContext, function: LocalFunction) -> dict[str, Any]:
+    """Return the lists and dicts of the enclosing function, which one defined in it may change.
+
+    Called from another function they do not change: its names would not see that.
+    """
+    outer, assigned = function.context.scope, stored(function.body)
+    seen = {
+        name: value for name, value in outer.locals.items() if name not in assigned and next(identities(value), None)
+    }
+    is_direct = context.scope is outer
+    return seen if is_direct else {name: renewed(value, CALLED_ELSEWHERE) for name, value in seen.items()}
+
+
+CALLED_ELSEWHERE = "the function that would change it is not called by the function that it is defined in"
 
 
 @dataclass(frozen=True, eq=False)

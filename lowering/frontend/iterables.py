@@ -9,11 +9,12 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.errors import KernelTypeError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.context import FunctionContext, function_named, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.container_values import Dict, List, View
 from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.semantics.value_ranges import tightened
 from mlirtri.lowering.frontend.tile_kernels import range_of
@@ -86,11 +87,31 @@ def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
             Size.of(value.type.shape[0]),
             lambda iteration: element(context.b, current(context.b.tri, value), (iteration,)),
         )
-    if isinstance(value, (tuple, list, str)):
-        return Iterable(Size.of(len(value)), lambda iteration: value[iteration], unroll=True)
+    if isinstance(value, (List, Dict, View)):
+        return _of_container(context, value)
+    if isinstance(value, (tuple, list, str, dict)):
+        parts = list(value) if isinstance(value, dict) else value
+        return Iterable(Size.of(len(parts)), lambda iteration: parts[iteration], unroll=True)
     is_count = isinstance(value, int) or (isinstance(value, TriValue) and value.type.dtype.is_integer)
     help = f"write range({ast.unparse(node)})" if is_count else "loop over a range, an array or a tuple"
     raise KernelTypeError(f"cannot loop over {describe(value)}", context.span(node), help=help)
+
+
+def _of_container(context: FunctionContext, value: Any) -> Iterable:
+    """Return the iterable of a list or dict, whose items are those that it has when an iteration begins."""
+    name, names = f"{ITERATED}{len(context.scope.locals)}", context.scope.locals
+    names[name] = value
+
+    def item(iteration: Any) -> Any:
+        # A loop or branch around replaces the dictionary of names.
+        now = context.scope.locals.get(name, value)
+        if len(now) != len(value):
+            raise UnsupportedSyntaxError(
+                f"this loop changes the length of {describe(value)}, over which it runs", help="loop over list(x)"
+            )
+        return list(now)[iteration]
+
+    return Iterable(Size.of(len(value)), item, unroll=True)
 
 
 def _range_call(context: FunctionContext, node: ast.Call) -> Iterable:

@@ -143,6 +143,8 @@ def tensor_attribute(b: Language, tensor: TriValue, name: str) -> Any:
         facts |= {"size": _element_count(b, tensor), "itemsize": tensor.type.dtype.bytes}
     if name in facts:
         return facts[name]
+    if name == "flat" and b.semantics == "numpy":
+        return _elements_in_order(b, tensor)
     owners = ("ndarray", "Tensor") if b.semantics == "numpy" else ("Tensor", "ndarray")
     for owner in owners:
         if (spelling := spellings.lookup(f"{owner}.{name}")) is not None:
@@ -153,6 +155,17 @@ def tensor_attribute(b: Language, tensor: TriValue, name: str) -> Any:
         f"a tensor has no attribute {name!r} in a kernel",
         help=offer(near).rstrip() or "the operation reference lists every method",
     )
+
+
+def _elements_in_order(b: Language, array: TriValue) -> TriValue:
+    """Return the elements of an array in order, as a view of its memory; raises where the memory has another order."""
+    flat = storage.viewed("reshape", array, b.reshape(array, (-1,)))
+    if storage.has_memory(array) and not storage.has_memory(flat):
+        raise KernelTypeError(
+            f"the elements of {describe(array)} do not lie in order in memory, so writes through .flat are lost",
+            help="write x.ravel() to read them, or index x itself",
+        )
+    return flat
 
 
 def _element_count(b: Language, tensor: TriValue) -> Any:

@@ -18,7 +18,13 @@ from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, writte
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Unavailable
 from mlirtri.lowering.frontend.semantics import merging
 from mlirtri.lowering.frontend.semantics.builder import describe
+from mlirtri.lowering.frontend.semantics.container_values import alike, identities, renewed
 from mlirtri.lowering.frontend.semantics.storage import Storage, current, has_memory, with_memory
+
+GROWING = (
+    "a list has as many elements as are known while compiling: fill an array by index, or loop over "
+    "mlirtri.static_range(…)"
+)
 
 
 class LoopState:
@@ -43,9 +49,9 @@ class LoopState:
         self.referenced_before, self.scope.referenced = self.scope.referenced, set()
         self.names: dict[str, Any] = {}
         """Loop-carried names with their initial values."""
-        self.kinds: dict[str, list[merging.Kind]] = {}
+        self.kinds: dict[str, list[merging.Kind | merging.Known]] = {}
         """Loop-carried names with the types of their leaves."""
-        self.entered: dict[str, list[TriValue]] = {}
+        self.entered: dict[str, list[TriValue | None]] = {}
         """The tensors of each name at the start of this iteration, which `leave` may overwrite."""
         self.fixed: dict[str, Any] = {}
         """Names with compile-time values, which no iteration may change."""
@@ -65,15 +71,21 @@ class LoopState:
                 self._carry(name, merging.rebuilt(template, iter(zeros)))
             elif name in self.scope.locals:
                 value = self.scope.locals[name] = current(self.b.tri, self.scope.locals[name])
-                if merging.is_value(value):
+                if merging.is_carried(value):
                     self._carry(name, value)
                 else:
                     self.fixed[name] = value
 
     def _carry(self, name: str, value: Any) -> None:
+        if name in self.plan.renewed:
+            value = renewed(value, self.plan.renewed[name])
         leaves = merging.flat(value)
         try:
-            kinds = self.plan.kinds.get(name) or [merging.kind(leaf) for leaf in leaves]
+            planned = self.plan.kinds.get(name, [])
+            kinds = planned if len(planned) == len(leaves) else [self._kind(value, leaf) for leaf in leaves]
+            # An earlier attempt at a loop around had other values in their place.
+            pairs = zip(kinds, leaves, strict=True)
+            kinds = [merging.Known(leaf) if isinstance(old, merging.Known) else old for old, leaf in pairs]
         except merging.Differs as differs:
             raise KernelTypeError(
                 f"{name!r} goes around this loop as {differs}", self.context.span(self.node)
@@ -82,7 +94,16 @@ class LoopState:
         for leaf, leaf_kind in zip(leaves, kinds, strict=True):
             self.initial += merging.packed(self.b, leaf, leaf_kind)
         if name not in self.plan.templates:
-            self._note_sharing(name, [leaf.origin.storage for leaf in leaves if has_memory(leaf)])
+            pairs = zip(leaves, kinds, strict=True)
+            moved = [leaf for leaf, leaf_kind in pairs if not isinstance(leaf_kind, merging.Known)]
+            self._note_sharing(name, [leaf.origin.storage for leaf in moved if has_memory(leaf)])
+
+    def _kind(self, value: Any, leaf: Any) -> merging.Kind | merging.Known:
+        """Return the type of an element that goes around; arrays of a list or dict stay, until one proves to move."""
+        is_element = isinstance(value, (list, dict))
+        if is_element and (has_memory(leaf) or not merging.is_value(leaf)):
+            return merging.Known(leaf)
+        return merging.kind(leaf)
 
     def _note_sharing(self, name: str, storages: Sequence[Storage]) -> None:
         """Record memory that other names alias: rebinding this name does not write it."""
@@ -103,7 +124,7 @@ class LoopState:
         remaining, names = iter(values), {}
         for name, first in self.names.items():
             parts = [[next(remaining) for _ in leaf_kind.types] for leaf_kind in self.kinds[name]]
-            self.entered[name] = [buffer for buffer, *_ in parts]
+            self.entered[name] = [buffers[0] if buffers else None for buffers in parts]
             pairs = zip(self.kinds[name], map(iter, parts), strict=True)
             leaves = [merging.unpacked(self.b, leaf_kind, values) for leaf_kind, values in pairs]
             names[name] = merging.rebuilt(first, iter(leaves))
@@ -138,7 +159,7 @@ class LoopState:
             leaves, kinds = self._leaves(name, first), self.kinds[name]
             parts = zip(merging.flat(first), kinds, leaves, strict=True)
             grown = [self._grown(name, initial, planned, leaf) for initial, planned, leaf in parts]
-            if grown != kinds:
+            if grown != kinds or self._is_another(name, first):
                 self.plan.kinds[name] = grown
                 is_changed = True
             elif not is_changed:
@@ -158,22 +179,41 @@ class LoopState:
             value = merging.maybe_bound(value)
         value = self.scope.locals[name] = current(self.b.tri, value)
         leaves = merging.flat(value)
-        if not merging.is_value(value) or merging.nesting(value) != merging.nesting(first):
+        if not merging.is_carried(value) or not alike(first, value):
             self._refuse(name, first, value)
         return leaves
 
-    def _grown(self, name: str, first: Any, planned: merging.Kind, leaf: Any) -> merging.Kind:
+    def _is_another(self, name: str, first: Any) -> bool:
+        """Return whether a name holds another list or dict than before, which was not planned, and plan for it."""
+        pairs = list(zip(identities(first), identities(self.scope.locals[name]), strict=True))
+        if name in self.plan.renewed or all(before is after for before, after in pairs):
+            return False
+        changed = [identity for before, after in pairs if before is not after for identity in (before, after)]
+        names = {other for identity in changed for other in merging.holders(self.scope.locals, identity)}
+        is_fixed = any(identity.fixed for identity in changed)
+        self.plan.renewed[name] = merging.EITHER if is_fixed or names - {name} else None
+        return True
+
+    def _grown(self, name: str, first: Any, planned: Any, leaf: Any) -> merging.Kind | merging.Known:
         try:
+            if isinstance(planned, merging.Known):
+                is_same = merging.is_same_view(planned.value, leaf) or merging.same(planned.value, leaf)
+                return planned if is_same else merging.common(merging.kind(first), merging.kind(leaf), growing=True)
             return merging.common(planned, merging.kind(leaf), growing=True)
         except merging.Differs:
             self._refuse(name, first, leaf)
 
     def _refuse(self, name: str, first: Any, value: Any) -> NoReturn:
+        if isinstance(value, Unavailable):
+            raise value.error
         shown = "the value returned" if name == VALUE else repr(name)
+        is_growing = isinstance(first, (list, dict)) and isinstance(value, (list, dict)) and len(first) != len(value)
         raise KernelTypeError(
             f"{shown} is {describe(first)} before this loop, and {describe(value)} after an iteration",
             self.context.span(self.node),
-            help="give it that shape and dtype before the loop; one that a loop changes at run time keeps its type",
+            help=GROWING
+            if is_growing
+            else "give it that shape and dtype before the loop; one that a loop changes at run time keeps its type",
         )
 
     def _find_unplanned(self) -> bool:
@@ -191,6 +231,7 @@ class LoopState:
             if name in self.fixed:
                 if not merging.same(value, self.fixed[name]):
                     self._refuse(name, self.fixed[name], value)
+                self.scope.locals[name] = merging.joined(value, value, self.fixed[name], lambda _: True)
             elif value is None or not merging.is_value(value):
                 continue
             else:
@@ -206,8 +247,11 @@ class LoopState:
         """Plan for names that end an iteration as views of other memory: the next one begins with a copy of it."""
         owners: dict[Storage, list[str]] = {}
         for name in self.names:
-            for leaf in merging.flat(self.scope.locals[name]):
-                if has_memory(leaf):
+            leaves = merging.flat(self.scope.locals[name])
+            pairs = zip(leaves, self.kinds[name], strict=True)
+            kept = {id(leaf) for leaf, leaf_kind in pairs if isinstance(leaf_kind, merging.Known)}
+            for leaf in leaves:
+                if has_memory(leaf) and id(leaf) not in kept:
                     owners.setdefault(leaf.origin.storage, []).append(name)
         is_changed = False
         for storage, names in owners.items():

@@ -26,6 +26,7 @@ from mlirtri.errors import (
 )
 from mlirtri.lowering.core.stage import BLOCKS, STAGES
 from mlirtri.lowering.frontend.branches import emit_if, select
+from mlirtri.lowering.frontend.containers import dict_of, known_key
 from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan, handles, visit, visit_block
 from mlirtri.lowering.frontend.early_exits import stored
 from mlirtri.lowering.frontend.iterables import ITERATED, Iterable, iterable_of
@@ -151,15 +152,23 @@ def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: 
             return
 
 
-@handles(ast.ListComp, ast.GeneratorExp)
-def visit_comprehension(context: FunctionContext, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
-    """Return the values of a comprehension over a compile-time sequence; its targets are local to it."""
+@handles(ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+def visit_comprehension(context: FunctionContext, node: Any) -> Any:
+    """Return the list, set or dict of a comprehension over a compile-time sequence; its targets are local to it."""
+    if isinstance(node, ast.DictComp):
+        pair = ast.copy_location(ast.Tuple([node.key, node.value], ast.Load()), node)
+        return dict_of([_comprehension(context, node, pair)], {})
+    values = _comprehension(context, node, node.elt)
+    return frozenset(map(known_key, values)) if isinstance(node, ast.SetComp) else values
+
+
+def _comprehension(context: FunctionContext, node: Any, element: ast.expr) -> list[Any]:
     outer_names = set(context.scope.locals)
     first, names, values = iterable_of(context, node.generators[0].iter), context.scope.locals, []
     targets = stored([generator.target for generator in node.generators])
     hidden = {name: names.pop(name) for name in targets if name in names}
     try:
-        _comprehend(context, node.generators, first, node.elt, values)
+        _comprehend(context, node.generators, first, element, values)
     finally:
         names = context.scope.locals
         for name in targets:

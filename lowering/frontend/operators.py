@@ -21,6 +21,7 @@ from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.semantics import merging
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.container_values import Dict, List, is_container
 from mlirtri.lowering.frontend.semantics.storage import (
     as_new_array,
     current,
@@ -236,10 +237,42 @@ def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
         left, right = _arrays_of_lists(b, left, right)
         decided = _decided_by_bounds(b, name, left, right)
         return _new(b, getattr(b, name)(left, right), left, right) if decided is None else decided
+    if is_container(left) and is_container(right) and any(isinstance(x, TriValue) for x in merging.flat((left, right))):
+        return _compare_containers(b, sign, left, right)
     if isinstance(left, DType) or isinstance(right, DType):
         # A dtype has several spellings: x.dtype == np.float32, == torch.float32, == "float32".
         left, right = find_dtype(left) or left, find_dtype(right) or right
     return fold(function, left, right)
+
+
+def _compare_containers(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
+    """Compare tuples, lists or dicts of run-time elements as Python does: in order, the first that differ decide."""
+    kinds = [next((kind for kind in (tuple, list) if isinstance(x, kind)), dict) for x in (left, right)]
+    is_equality = isinstance(sign, (ast.Eq, ast.NotEq))
+    if (
+        kinds[0] is not kinds[1]
+        or (is_equality and len(left) != len(right))
+        or (kinds[0] is dict and set(left) != set(right))
+    ):
+        return isinstance(sign, ast.NotEq) if is_equality else fold(COMPARE[type(sign)][1], left, right)
+    if kinds[0] is dict:
+        left, right = list(left.values()), [right[key] for key in left]
+
+    def truth(test: ast.cmpop, x: Any, y: Any) -> Any:
+        return predicate_of(b, _compare(b, test, x, y))
+
+    def combined(name: str, x: Any, y: Any) -> Any:
+        return replace(getattr(b.tri, name)(b.tensor(x), b.tensor(y)), weak=True)
+
+    result: Any = fold(COMPARE[type(sign)][1], len(left), len(right))
+    for x, y in reversed(list(zip(left, right, strict=False))):
+        if is_equality:
+            name = "logical_and" if isinstance(sign, ast.Eq) else "logical_or"
+            result = combined(name, truth(sign, x, y), result)
+        else:
+            decided = combined("logical_and", truth(ast.NotEq(), x, y), truth(sign, x, y))
+            result = combined("logical_or", decided, combined("logical_and", truth(ast.Eq(), x, y), result))
+    return result
 
 
 def _contains(b: Language, values: Any, x: Any) -> Any:
@@ -248,6 +281,8 @@ def _contains(b: Language, values: Any, x: Any) -> Any:
         if not values.type.rank:
             raise KernelTypeError(f"{describe(values)} has no elements", help="write x == value")
         return replace(b.any(_compare(b, ast.Eq(), values, x)), weak=True)
+    if isinstance(values, dict):
+        values = list(values)
     if not isinstance(x, TriValue) and not any(isinstance(value, TriValue) for value in merging.flat(values)):
         return fold(lambda: x in values)
     if not isinstance(values, (tuple, list)):
@@ -261,6 +296,13 @@ def _contains(b: Language, values: Any, x: Any) -> Any:
 
 def _is_same(left: Any, right: Any) -> bool:
     """Return ``left is right``: of arrays whether both are one view of one memory."""
+    if isinstance(left, (List, Dict)) and isinstance(right, (List, Dict)):
+        if left.identity.fixed or right.identity.fixed:
+            raise KernelTypeError(
+                f"whether {describe(left)} and {describe(right)} are one object is not known",
+                help="compare them with ==",
+            )
+        return left.identity is right.identity
     if not isinstance(left, TriValue) or not isinstance(right, TriValue):
         return left is right
     if has_memory(left) and has_memory(right):

@@ -18,9 +18,10 @@ from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, KernelUnboundError, UnknownNameError, did_you_mean
-from mlirtri.lowering.core.interface import Capture, Origin
+from mlirtri.lowering.core.interface import Capture, Origin, parts_of
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.semantics.builder import Language
+from mlirtri.lowering.frontend.semantics.container_values import is_container
 from mlirtri.lowering.frontend.semantics.merging import MaybeBound
 from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS, INSTEAD_OF_OTHER_BUILTINS
@@ -30,7 +31,7 @@ BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
                  "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint", "any",
-                 "all", "str", "sorted", "slice")
+                 "all", "str", "sorted", "slice", "dict")
 }  # fmt: skip
 
 
@@ -155,8 +156,10 @@ def check_constant(value: Any, label: str) -> None:
         return
     if find_dtype(value) is not None or qualified_name(value) is not None:
         return
-    if isinstance(value, (tuple, list)):
-        for item in value:
+    if isinstance(value, dict) and not all(isinstance(key, (bool, int, float, str, tuple)) for key in value):
+        raise KernelTypeError(f"{label} is a dict, whose keys are numbers and strings in a kernel")
+    if is_container(value):
+        for item in parts_of(value):
             check_constant(item, label)
         return
     if hasattr(value, "shape") and hasattr(value, "dtype"):
@@ -168,5 +171,6 @@ def check_constant(value: Any, label: str) -> None:
         )
     raise KernelTypeError(
         f"{label} is a {type(value).__name__}, which a kernel cannot hold",
-        help="a kernel reads numbers, strings, None, dtypes, tuples of these, functions and modules from outside",
+        help="a kernel reads numbers, strings, None, dtypes, tuples, lists and dicts of these, functions and modules "
+        "from outside",
     )

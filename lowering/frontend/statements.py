@@ -15,6 +15,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
 from mlirtri.lowering.frontend.calls import RUN_TIME_BUILTINS
+from mlirtri.lowering.frontend.containers import assign_item, delete_item, extended, item, latest
 from mlirtri.lowering.frontend.context import (
     FunctionContext,
     Returned,
@@ -24,7 +25,7 @@ from mlirtri.lowering.frontend.context import (
     visit,
     visit_block,
 )
-from mlirtri.lowering.frontend.expressions import attribute, item
+from mlirtri.lowering.frontend.expressions import attribute
 from mlirtri.lowering.frontend.indexing import element, rows
 from mlirtri.lowering.frontend.operators import binary, condition
 from mlirtri.lowering.frontend.scope import Element
@@ -54,10 +55,14 @@ def visit_return(context: FunctionContext, node: ast.Return) -> Returned:
 @handles(ast.Delete)
 def visit_delete(context: FunctionContext, node: ast.Delete) -> None:
     for target in node.targets:
+        if isinstance(target, ast.Subscript) and isinstance(owner := visit(context, target.value), (list, dict)):
+            delete_item(context, owner, visit(context, target.slice))
+            continue
         if not isinstance(target, ast.Name):
             raise UnsupportedSyntaxError(
-                "only names can be deleted", context.span(target), help="write numpy.delete(x, …) for elements"
-            )
+                "only names and items of lists and dicts can be deleted", context.span(target),
+                help="write numpy.delete(x, …) for elements",
+            )  # fmt: skip
         if target.id in context.scope.references:
             raise UnsupportedSyntaxError(f"{target.id!r} is the caller's, and cannot be deleted", context.span(target))
         context.scope.locals.pop(target.id, None)
@@ -213,9 +218,11 @@ def _name_value(value: Any, name: str) -> None:
 
 def _assign_subscript(context: FunctionContext, target: ast.Subscript, value: Any) -> None:
     owner, index = visit(context, target.value), visit(context, target.slice)
+    if isinstance(owner, (list, dict)):
+        return assign_item(context, owner, index, value)
     if not isinstance(owner, TriValue):
         raise UnsupportedSyntaxError(
-            f"assigning to an item of {describe(owner)} is not supported", help="make a new tuple or list"
+            f"assigning to an item of {describe(owner)} is not supported", help="make a new tuple, or a list"
         )
     b, array = context.b, current(context.b.tri, owner)
 
@@ -266,18 +273,26 @@ def visit_aug_assign(context: FunctionContext, node: ast.AugAssign) -> None:
             f"updating {ast.unparse(target)!r} in place is not supported", help="assign a new tensor to a name"
         )
     owner, index = visit(context, target.value), visit(context, target.slice)
-    if isinstance(owner, list) and has_memory(array := item(owner, index)):
-        # The list keeps the array that is written.
-        value = visit(context, node.value)
-        old = current(b.tri, array)
-        _update_array(context, old, binary(b, node.op, old, value), node)
-        return
+    if isinstance(owner, (list, dict)):
+        return _update_item(context, owner, index, node)
     if not isinstance(owner, TriValue):
         raise UnsupportedSyntaxError(
-            f"updating an item of {describe(owner)} is not supported", help="make a new tuple or list"
+            f"updating an item of {describe(owner)} is not supported", help="make a new tuple, or a list"
         )
     array, parts = current(b.tri, owner), index if isinstance(index, tuple) else (index,)
     write_guarded(context, array, parts, lambda inside: _update_element(context, array, inside, node), node)
+
+
+def _update_item(context: FunctionContext, owner: Any, index: Any, node: ast.AugAssign) -> None:
+    """Emit ``l[i] += y`` of a list or dict: an array is written where it is, anything else replaced."""
+    array, value = item(owner, index), visit(context, node.value)
+    old = current(context.b.tri, array)
+    if isinstance(old, list) and isinstance(node.op, ast.Add):
+        return extended(context, old, value)
+    new = binary(context.b, node.op, old, value)
+    if has_memory(old):
+        return _update_array(context, old, new, node)
+    assign_item(context, latest(context.scope, owner), index, new)
 
 
 def _update_element(context: FunctionContext, owner: TriValue, parts: tuple[Any, ...], node: ast.AugAssign) -> None:
@@ -294,11 +309,9 @@ def _update_element(context: FunctionContext, owner: TriValue, parts: tuple[Any,
 def _update_name(context: FunctionContext, name: str, node: ast.AugAssign) -> None:
     old = context.scope.read(name, context.b)
     value = visit(context, node.value)
-    if isinstance(old, list):
-        raise UnsupportedSyntaxError(
-            f"{name!r} is a list, which a kernel cannot change in place",
-            help=f"write `{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} …`, which makes a new one",
-        )
+    if isinstance(old, list) and isinstance(node.op, (ast.Add, ast.Mult)):
+        times = value if isinstance(node.op, ast.Mult) else None
+        return extended(context, latest(context.scope, old), value, times)
     old = current(context.b.tri, old)
     _check_overlap(context.b, old, value, node)
     new = binary(context.b, node.op, old, value)

@@ -41,6 +41,10 @@ class Reached:
             for position, part in enumerate(value):
                 self.add(part, [*path, ["item", position]])
             return
+        if isinstance(value, dict):
+            for key, part in value.items():
+                self.add(part, [*path, ["item", key]])
+            return
         function = function_of(value)
         if not isinstance(function, FunctionType) or id(function) in self._paths:
             return

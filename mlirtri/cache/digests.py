@@ -53,9 +53,8 @@ def describe(value: Any) -> Description:
         return ["complex", value.real.hex(), value.imag.hex()]
     if isinstance(value, np.generic):
         return ["numpy", value.dtype.str, value.tobytes().hex()]
-    if isinstance(value, (tuple, list)):
-        fields = list(getattr(value, "_fields", ()))
-        return [type(value).__name__, fields, [describe(part) for part in value]]
+    if isinstance(value, (tuple, list, dict)):
+        return _describe_container(value)
     if isinstance(value, ModuleType):
         if sys.modules.get(value.__name__) is not value:
             raise NoDescription(f"the module {value.__name__} is not the one that an import gives")
@@ -63,6 +62,12 @@ def describe(value: Any) -> Description:
     if value is np.s_ or value is np.index_exp:
         return ["library", "numpy", "s_" if value is np.s_ else "index_exp"]
     return _describe_object(value)
+
+
+def _describe_container(value: Any) -> Description:
+    if isinstance(value, dict):
+        return ["dict", [[describe(key), describe(part)] for key, part in value.items()]]
+    return [type(value).__name__, list(getattr(value, "_fields", ())), [describe(part) for part in value]]
 
 
 def _text_of(value: Any) -> str:

@@ -37,6 +37,8 @@ MACROS, ALGEBRA = f"{FRONTEND}/test_macros.py", f"{FRONTEND}/test_linear_algebra
 RANDOM = f"{FRONTEND}/test_random_numbers.py"
 ERRORS, CALLS = "mlirtri/test_errors.py", "dialect/spellings/test_calls.py"
 COMPLEX = "dialect/scalar/test_complex.py"
+CONTAINERS = "lowering/frontend/test_containers.py"
+
 AREAS: dict[str, tuple[Row, ...]] = {
     "Branches": (
         Row("`if`, `elif`, `else` at run time", "`scf.if`; names alive afterwards are its results", f"{FLOW}::elif_chain"),
@@ -74,7 +76,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
             f"{LOOPS}::arrays_that_shrink"),
         Row("a name first assigned in a loop, read after it", "`UnboundLocalError` after the call if there was no iteration",
             "lowering/frontend/test_maybe_bound.py::test_names_that_some_paths_assign"),
-        Row("comprehensions", "over what is known at compile time", f"{LOOPS}::comprehensions"),
+        Row("comprehensions of lists, dicts and sets", "over what is known at compile time", f"{LOOPS}::comprehensions"),
         Row("`else` on a loop", "runs unless the loop ends by `break`", f"{EXITS}::else_of_loops"),
         Row("`while True` without a way out", "", f"{ERRORS}::never ends", refused=True),
         Row("a name that changes its shape in a loop", "the shape before the loop", f"{ERRORS}::before this loop", True),
@@ -90,7 +92,14 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("recursion", "as far as compile-time values end it, `jit(inline_depth=500)` deep", f"{MACROS}::recursion"),
         Row("`f(*x)`, `(*x, y)`, `a, *b = x`", "where the number of elements is known", f"{LOOPS}::star_expressions"),
         Row("parameters `*args`", "tuples", f"{PLAIN}::test_parameters_that_take_the_rest"),
-        Row("parameters `**kwargs`", "name every parameter", f"{ERRORS}::take no **kwargs", refused=True),
+        Row("`f(**options)`, parameters `**options`", "a dict; the kernel itself names its parameters",
+            f"{CONTAINERS}::test_they_are_pythons"),
+        Row("lists and dicts", "made, read, changed, passed on and returned as Python's; lengths and keys are known at "
+            "compile time", f"{CONTAINERS}::test_they_are_pythons"),
+        Row("keys of run time, a list that grows in a loop of run time, changes of a list from outside",
+            "fill an array, copy the list", f"{CONTAINERS}::test_what_is_not_known_is_refused", refused=True),
+        Row("`(a, b) < (c, d)`, `[a] == [b]`", "in order: the first elements that differ decide",
+            f"{CONTAINERS}::test_they_are_pythons"),
         Row("`try`, `raise`, `with`, `class`, `import`, `yield`, `global`", "", f"{ERRORS}::cannot contain `try`", refused=True),
         Row("``with np.errstate(…)``", "kernels report no floating-point errors; `raise` is refused",
             f"{PLAIN}::test_errors_of_numpy_are_ignored"),

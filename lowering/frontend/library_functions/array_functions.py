@@ -69,6 +69,10 @@ def place(arr, mask, vals):
     arr[...] = flat.reshape(arr.shape)
 
 
+def tolist(self):
+    return self.item() if self.ndim == 0 else [tolist(row) for row in self]
+
+
 # --- selection and insertion -----------------------------------------------------------------------------------------
 
 
@@ -388,6 +392,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {f"numpy.{function.__name__}": functi
 }
 """Inlined functions of NumPy by qualified name."""
 METHODS: dict[str, Callable[..., Any]] = {
+    "tolist": tolist,
     "put": lambda self, indices, values, mode="raise": put(self, indices, values, mode),
     "compress": lambda self, condition, axis=None: np.compress(condition, self, axis),
 }

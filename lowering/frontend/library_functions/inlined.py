@@ -33,6 +33,7 @@ from mlirtri.lowering.frontend.library_functions import (
     random_distributions,
     random_generator,
     random_numbers,
+    special_functions,
     torch_functions,
     torch_images,
     torch_losses,
@@ -115,6 +116,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **linear_algebra.FUNCTIONS,
     **matrix_factors.FUNCTIONS,
     **random_generator.FUNCTIONS,
+    **special_functions.FUNCTIONS,
     **torch_functions.FUNCTIONS,
     **torch_images.FUNCTIONS,
     **torch_losses.FUNCTIONS,
@@ -124,8 +126,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """Inlined library functions by qualified name."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
 _OF_TORCH = (torch_functions, torch_images, torch_losses, torch_matrices, torch_statistics)
-_FILES = (array_functions, linear_algebra, matrix_factors, ufunc_methods, *_OF_RANDOM, *_OF_TORCH)
-_OF_TENSORS = torch_functions.METHODS | torch_images.METHODS
+_FILES = (array_functions, linear_algebra, matrix_factors, special_functions, ufunc_methods, *_OF_RANDOM, *_OF_TORCH)
+_OF_TENSORS = special_functions.METHODS | torch_functions.METHODS | torch_images.METHODS
 _OF_TENSORS |= torch_matrices.METHODS | torch_statistics.METHODS
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))

@@ -1,4 +1,4 @@
-"""Windows and images of torch in the kernel language: unfolding, pixel shuffles, interpolation.
+"""Windows and images of torch in the kernel language: unfolding, pixel shuffles, interpolation, sampling at a grid.
 
 Python never runs them, but those of `COMPILE_TIME`. Like `torch_functions.py` they are written with NumPy's spellings.
 """
@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.lowering.frontend.library_functions.array_functions import tolist
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 
 _KINDS = {
     "nearest": "nearest", "nearest-exact": "nearest-exact", "linear": "linear", "bilinear": "linear",
-    "trilinear": "linear", "bicubic": "cubic",
+    "trilinear": "linear", "bicubic": "cubic", "area": "area",
 }  # fmt: skip
 
 
@@ -76,7 +77,13 @@ def interpolation(mode: str, sizes: Sequence[int], size: Any, scale_factor: Any)
     return kind, [(int(np.floor(extent * value)), float(value)) for extent, value in zip(sizes, values, strict=True)]
 
 
-COMPILE_TIME = (resampled_axis, interpolation)
+def area_weights(size: int, out: int) -> list[list[float]]:
+    """Return the weights of the elements of an axis in each of `out` means over windows that cover it."""
+    windows = [(k * size // out, -(-(k + 1) * size // out)) for k in range(out)]
+    return [[1 / (end - start) if start <= i < end else 0.0 for i in range(size)] for start, end in windows]
+
+
+COMPILE_TIME = (resampled_axis, interpolation, area_weights)
 """What Python runs while a kernel compiles."""
 
 
@@ -144,10 +151,15 @@ def interpolate(
     kind, axes = interpolation(mode, input.shape[2:], size, scale_factor)
     if kind is None:
         refuse("it takes size= or scale_factor= for axes of known sizes, in the modes 'nearest', 'nearest-exact', "
-               "'linear', 'bilinear', 'trilinear' and 'bicubic'")  # fmt: skip
+               "'linear', 'bilinear', 'trilinear', 'bicubic' and 'area'")  # fmt: skip
     if kind not in ("nearest", "nearest-exact") and not input.dtype.is_float:
         refuse("it interpolates between floats")
     result = input
+    if kind == "area":
+        for axis in range(2, input.ndim):
+            weights = np.array(area_weights(input.shape[axis], axes[axis - 2][0])).astype(input.dtype)
+            result = np.swapaxes(np.matmul(np.swapaxes(result, axis, -1), weights.T), axis, -1)
+        return result
     for axis in range(2, input.ndim):
         out, ratio = axes[axis - 2]
         parts = [
@@ -164,11 +176,82 @@ def _along(weights, axis, input):
     return np.array(weights).astype(input.dtype).reshape([-1 if k == axis else 1 for k in range(input.ndim)])
 
 
+# --- samples at a grid -----------------------------------------------------------------------------------------------
+
+
+def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
+        refuse("it samples in the modes 'bilinear' and 'nearest', with padding by 'zeros', 'border' and 'reflection'")
+    sizes, count = input.shape[2:], input.ndim - 2
+    # The last coordinate is that of the first axis.
+    places = [
+        _source(grid[..., count - 1 - axis], sizes[axis], padding_mode, bool(align_corners)) for axis in range(count)
+    ]
+    if mode == "nearest":
+        return _pixels(input, [np.round(place) for place in places])
+    firsts = [np.floor(place) for place in places]
+    total = 0.0
+    for corner in range(2**count):
+        steps = [corner >> axis & 1 for axis in range(count)]
+        weight = 1.0
+        for axis in range(count):
+            beyond = places[axis] - firsts[axis]
+            weight = weight * (beyond if steps[axis] else 1 - beyond)
+        total = total + _pixels(input, [firsts[axis] + steps[axis] for axis in range(count)]) * weight[:, None]
+    return total.astype(input.dtype)
+
+
+def _source(position, size, padding_mode, align_corners):
+    """Return the index that a coordinate from -1 to 1 stands for, as torch's padding moves it inside."""
+    index = (position + 1) / 2 * (size - 1) if align_corners else ((position + 1) * size - 1) / 2
+    if padding_mode == "zeros":
+        return index
+    if padding_mode == "reflection":
+        low, span = (0.0, size - 1.0) if align_corners else (-0.5, float(size))
+        if span == 0:
+            return np.zeros_like(index)
+        away = np.abs(index - low)
+        rest, turns = np.fmod(away, span), np.floor(away / span)
+        index = np.where(np.fmod(turns, 2.0) == 0, rest + low, span - rest + low)
+    return np.clip(index, 0.0, size - 1.0)
+
+
+def _pixels(input, places):
+    """Return the elements of all channels at these places of each image, and 0 outside."""
+    sizes, flat, is_inside = input.shape[2:], 0, True
+    for axis in range(len(places)):
+        is_in = (places[axis] >= 0) & (places[axis] < sizes[axis])
+        flat = flat * sizes[axis] + np.where(is_in, places[axis], 0.0).astype(np.int64)
+        is_inside = is_inside & is_in
+    index = flat.reshape([flat.shape[0], 1, -1])
+    values = input.reshape([input.shape[0], input.shape[1], -1])
+    picked = np.take_along_axis(values, np.broadcast_to(index, (*values.shape[:2], index.shape[2])), axis=2)
+    return np.where(is_inside[:, None], picked.reshape([*input.shape[:2], *flat.shape[1:]]), 0.0)
+
+
+def affine_grid(theta, size, align_corners=None):
+    sizes = size[2:]
+    count = len(sizes)
+    places = []
+    for axis in range(count - 1, -1, -1):
+        extent = sizes[axis]
+        # The centres of the outermost elements, or their outer edges, are at -1 and 1.
+        last = max(extent - 1, 1) if align_corners else extent
+        line = (np.arange(extent).astype(np.float64) * 2.0 + 1.0 - extent) / last
+        shape = [extent if k == axis else 1 for k in range(count)]
+        places.append(np.broadcast_to(line.astype(theta.dtype).reshape(shape), tuple(sizes)))
+    homogeneous = np.stack([*places, np.ones(tuple(sizes), theta.dtype)], axis=-1).reshape([-1, count + 1])
+    return np.matmul(homogeneous, np.swapaxes(theta, 1, 2)).reshape([theta.shape[0], *sizes, count])
+
+
 _NAMED: tuple[Callable[..., Any], ...] = (pixel_shuffle, pixel_unshuffle, channel_shuffle)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{function.__name__}": function for function in _NAMED},
-    **{f"torch.nn.functional.{function.__name__}": function for function in (*_NAMED, unfold, interpolate)},
+    **{
+        f"torch.nn.functional.{function.__name__}": function
+        for function in (*_NAMED, unfold, interpolate, grid_sample, affine_grid)
+    },
 }
 """Inlined functions of torch by qualified name."""
-METHODS: dict[str, Callable[..., Any]] = {"unfold": unfold_axis}
+METHODS: dict[str, Callable[..., Any]] = {"unfold": unfold_axis, "tolist": tolist}
 """Inlined methods of tensors by name; each takes the tensor first."""

@@ -234,6 +234,41 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     return input / (k + alpha * total / size) ** beta
 
 
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """Return the loss by the forward recursion of A. Graves et al., Connectionist Temporal Classification (2006)."""
+    if log_probs.ndim != 3 or targets.ndim != 2:
+        refuse("it takes log_probs of shape (time, batch, classes), and targets padded to (batch, length)")
+    steps, count, _ = log_probs.shape
+    length = targets.shape[1]
+    labels = np.full((count, 2 * length + 1), blank, np.int64)
+    labels[:, 1::2] = targets
+    ends, lengths = _lengths(input_lengths), _lengths(target_lengths)
+    # A label may follow the one before the last blank, unless both are the same.
+    skips = np.zeros(labels.shape, np.bool_)
+    skips[:, 2:] = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
+    position = np.arange(2 * length + 1)
+    alpha = np.where(position < 2, np.take_along_axis(log_probs[0], labels, axis=1), -np.inf)
+    alpha = np.where((position == 1) & (lengths[:, None] == 0), -np.inf, alpha)
+    for t in range(1, steps):
+        padded = np.pad(alpha, ((0, 0), (2, 0)), constant_values=-np.inf)
+        before, skipped = padded[:, 1:-1], np.where(skips, padded[:, :-2], -np.inf)
+        reached = np.logaddexp(np.logaddexp(alpha, before), skipped)
+        reached = reached + np.take_along_axis(log_probs[t], labels, axis=1)
+        alpha = np.where(t < ends[:, None], reached, alpha)
+    last = np.take_along_axis(alpha, 2 * lengths[:, None], axis=1)[:, 0]
+    previous = np.take_along_axis(alpha, np.maximum(2 * lengths[:, None] - 1, 0), axis=1)[:, 0]
+    loss = -np.logaddexp(last, np.where(lengths > 0, previous, -np.inf))
+    if zero_infinity:
+        loss = np.where(np.isinf(loss), 0.0, loss)
+    if reduction == "mean":
+        return np.mean(loss / np.maximum(lengths, 1))
+    return np.sum(loss) if reduction == "sum" else loss
+
+
+def _lengths(values):
+    return np.array(values, np.int64) if isinstance(values, (tuple, list)) else values.astype(np.int64)
+
+
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     if max_norm is not None:
         refuse("max_norm= writes into the weight")
@@ -254,7 +289,7 @@ _NAMED: tuple[Callable[..., Any], ...] = (
     mse_loss, l1_loss, smooth_l1_loss, huber_loss, binary_cross_entropy, binary_cross_entropy_with_logits, kl_div,
     poisson_nll_loss, gaussian_nll_loss, soft_margin_loss, hinge_embedding_loss, margin_ranking_loss,
     cosine_embedding_loss, triplet_margin_loss, nll_loss, cross_entropy, batch_norm, group_norm, instance_norm,
-    local_response_norm, embedding, dropout, gumbel_softmax,
+    local_response_norm, ctc_loss, embedding, dropout, gumbel_softmax,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {f"torch.nn.functional.{function.__name__}": function for function in _NAMED}
 """Inlined functions of torch by qualified name."""

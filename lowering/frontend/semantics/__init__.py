@@ -10,6 +10,7 @@ Read in this order:
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.
+- `container_values.py`: lists and dicts, and which of several names hold one.
 - `strides.py`: whether a reshape of a view is a view.
 - `pointers.py`: `match_buffer`, arrays with sizes and strides over the memory of a pointer.
 - `merging.py`: the common type of a value after two branches, or of two iterations.

@@ -343,15 +343,21 @@ def describe(x: Any) -> str:
         return f"the dtype {x}"
     if (described := getattr(x, "described", None)) is not None:
         return described
+    if isinstance(x, dict):
+        shown = [f"{key!r}: {describe(value)}" for key, value in x.items()]
+        return f"a dict of {_listed(shown)}"
     if isinstance(x, (tuple, list)):
-        shown = [*map(describe, x[:4]), *["…"] * (len(x) > 4)]
-        return f"a {type(x).__name__} of {', '.join(shown) or 'nothing'}"
+        return f"a {'list' if isinstance(x, list) else type(x).__name__} of {_listed(list(map(describe, x)))}"
     if x is None:
         return "None"
     name = getattr(x, "__name__", None)
     if name is None:
         return f"{type(x).__name__} {x!r}"
     return f"the {'module' if isinstance(x, ModuleType) else 'class' if isinstance(x, type) else 'function'} {name}"
+
+
+def _listed(shown: list[str]) -> str:
+    return ", ".join([*shown[:4], *["…"] * (len(shown) > 4)]) or "nothing"
 
 
 _AT_COMPILE_TIME = "pass it as a Python int argument of the kernel, or annotate the size that it is with int"

@@ -16,7 +16,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelTypeError
+from mlirtri.errors import KernelTypeError, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import PrintLog, PrintSite
 from mlirtri.lowering.frontend.semantics.storage import Storage, View, ViewStep
 
@@ -92,7 +92,7 @@ def mark_check(condition: ir.Value, message: str) -> None:
 BREAKPOINT = "mlirtri.breakpoint"
 
 
-def emit_breakpoint(location: ir.Location | None) -> None:
+def _emit_breakpoint(location: ir.Location | None) -> None:
     """Emit the call that stops in the debugger where the interpreter runs it, and declare its function."""
     block = ir.InsertionPoint.current.block
     module = block.owner
@@ -112,3 +112,15 @@ def _declare(body: ir.Block) -> None:
 
 def is_breakpoint(operation: ir.Operation) -> bool:
     return operation.name == "func.call" and operation.attributes["callee"].value == BREAKPOINT
+
+
+def stop_in_debugger(b: Any, arguments: list[Any], keywords: dict[str, Any]) -> None:
+    """Emit a call that starts the debugger; raises `UnsupportedSyntaxError` in kernels that are not interpreted."""
+    if arguments or keywords:
+        raise KernelTypeError("breakpoint() takes no arguments in a kernel")
+    if not b.stops:
+        raise UnsupportedSyntaxError(
+            "breakpoint() stops kernels that are interpreted, and this one is compiled",
+            help="set MLIRTRI_INTERPRET=1 while debugging",
+        )
+    _emit_breakpoint(b.tri.location)

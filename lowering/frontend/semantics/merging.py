@@ -8,9 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -19,8 +19,9 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion.plan import WEAK_DTYPES
-from mlirtri.lowering.core.interface import like
+from mlirtri.lowering.core.interface import like, parts_of
 from mlirtri.lowering.frontend.semantics.builder import NUMBERS, Language, describe, kind_of
+from mlirtri.lowering.frontend.semantics.container_values import Identity, alike, identities, is_container, renewed
 from mlirtri.lowering.frontend.semantics.storage import Storage, has_memory, is_array, with_memory
 
 KINDS = ("bool", "int", "float", "complex")
@@ -76,24 +77,76 @@ class Kind:
         return [self.type, *[TensorType((), INT64)] * len(self.varying)]
 
 
+@dataclass(frozen=True)
+class Known:
+    """The representation of what is known while compiling: of a text in a dict, of an array that stays where it is."""
+
+    value: Any
+    types: tuple[TensorType, ...] = ()
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, NUMBERS)
 
 
 def is_value(value: Any) -> bool:
-    """Return whether a value can exist at run time: a tensor, a number, or a tuple of these."""
-    if isinstance(value, (tuple, list)):
-        return all(map(is_value, value))
+    """Return whether a value can exist at run time: a tensor, a number, or a tuple, list or dict of these."""
+    if is_container(value):
+        return all(map(is_value, parts_of(value)))
     return isinstance(value, TriValue) or is_number(value)
+
+
+def is_carried(value: Any) -> bool:
+    """Return whether a value has parts that can exist at run time, all of it or some elements of a list or dict."""
+    if isinstance(value, (list, dict)):
+        return any(map(is_carried, parts_of(value)))
+    return is_value(value)
+
+
+def is_same_view(x: Any, y: Any) -> TypeGuard[TriValue]:
+    """Return whether two values are one view of one array, whose content may differ."""
+    if not has_memory(x) or not has_memory(y):
+        return False
+    return x.origin.storage is y.origin.storage and x.origin.steps == y.origin.steps
+
+
+def common_leaf(x: Any, y: Any) -> Kind | Known:
+    """Return the representation of an element after a branch: of one that is no value of run time, if it is the same.
+
+    Raises `Differs`.
+    """
+    if is_same_view(x, y):
+        return Known(replace(x, origin=replace(x.origin, version=-1)))
+    if not is_value(x) and same(x, y):
+        return Known(x)
+    return common(kind(x), kind(y))
 
 
 def same(x: Any, y: Any) -> bool:
     """Return whether two values are known to be the same."""
-    if isinstance(x, (tuple, list)):
-        return type(x) is type(y) and len(x) == len(y) and all(map(same, x, y))
+    if is_container(x) and is_container(y):
+        return alike(x, y) and all(map(same, parts_of(x), parts_of(y)))
     if isinstance(x, TriValue) or isinstance(y, TriValue):
         return isinstance(x, TriValue) and isinstance(y, TriValue) and x == y
     return x is y or (type(x) is type(y) and not isinstance(x, (float, complex)) and bool(x == y))
+
+
+def holders(names: Mapping[str, Any], identity: Identity) -> list[str]:
+    """Return the names whose values hold a list or dict."""
+    return [name for name, value in names.items() if identity in identities(value)]
+
+
+def joined(merged: Any, x: Any, y: Any, is_shared: Callable[[Identity], bool]) -> Any:
+    """Return `merged`, whose lists and dicts may be either those of x or those of y; shared ones do not change then."""
+    pairs = list(zip(identities(x), identities(y), strict=True))
+    if all(first is second for first, second in pairs):
+        return merged
+    either = any(is_shared(identity) for pair in pairs for identity in pair if pair[0] is not pair[1])
+    return renewed(merged, EITHER if either else None)
+
+
+EITHER = "it may be the list or dict of another name, depending on what ran"
+"""Why a list or dict that has another name on some path does not change."""
 
 
 def kind(value: Any) -> Kind:
@@ -184,15 +237,19 @@ def _widens(narrow: DType, wide: DType) -> bool:
         return False
 
 
-def described(x: Kind) -> str:
+def described(x: Kind | Known) -> str:
     """Return a kind as error messages print it."""
+    if isinstance(x, Known):
+        return describe(x.value)
     if x.weak:
         return f"a Python {kind_of(TriValue(None, x.type))}"
     return f"a tensor {x.type}"
 
 
-def packed(b: Language, value: Any, target: Kind, into: TriValue | None = None) -> list[TriValue]:
+def packed(b: Language, value: Any, target: Kind | Known, into: TriValue | None = None) -> list[TriValue]:
     """Return a value as tensors of a kind; `into` is a buffer of its largest size that may be overwritten."""
+    if isinstance(target, Known):
+        return []
     if not isinstance(value, TriValue):
         return [b.full(target.type.shape, value, target.type.dtype)] + _counts(b, target, target.type.shape)
     result = b.tri.cast(value, target.type.dtype)
@@ -207,8 +264,10 @@ def packed(b: Language, value: Any, target: Kind, into: TriValue | None = None) 
     return [TriValue(result.value, target.type), *_counts(b, target, sizes)]
 
 
-def unpacked(b: Language, target: Kind, values: Iterator[TriValue]) -> TriValue:
+def unpacked(b: Language, target: Kind | Known, values: Iterator[TriValue]) -> Any:
     """Return the value of a kind from its tensors."""
+    if isinstance(target, Known):
+        return target.value
     buffer = next(values)
     if not target.varying:
         return owned(TriValue(buffer.value, target.type, target.weak), target)
@@ -244,12 +303,7 @@ def _leading(sizes: Any) -> dict[str, Any]:
 
 def flat(value: Any) -> list[Any]:
     """Return the tensors and numbers of a value, in order."""
-    return [leaf for part in value for leaf in flat(part)] if isinstance(value, (tuple, list)) else [value]
-
-
-def nesting(value: Any) -> Any:
-    """Return the tuples and lists of a value as lists, with None for each tensor and number."""
-    return [nesting(part) for part in value] if isinstance(value, (tuple, list)) else None
+    return [leaf for part in parts_of(value) for leaf in flat(part)] if is_container(value) else [value]
 
 
 def aliases(value: Any, storage: Storage) -> bool:
@@ -259,6 +313,6 @@ def aliases(value: Any, storage: Storage) -> bool:
 
 def rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
     """Return a value of the same structure with other leaves."""
-    if isinstance(value, (tuple, list)):
-        return like(value, [rebuilt(part, leaves) for part in value])
+    if is_container(value):
+        return like(value, [rebuilt(part, leaves) for part in parts_of(value)])
     return next(leaves)

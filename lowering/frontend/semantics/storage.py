@@ -20,7 +20,8 @@ from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.errors import UnsupportedSyntaxError
-from mlirtri.lowering.core.interface import like
+from mlirtri.lowering.core.interface import like, parts_of
+from mlirtri.lowering.frontend.semantics.container_values import is_container, owning
 from mlirtri.lowering.frontend.semantics.strides import keeps_memory
 from mlirtri.lowering.mlir.memory_spaces import mark
 
@@ -186,8 +187,8 @@ def _note_tile(content: ir.Value, space: str, first: ir.Value) -> None:
 
 def with_memory(value: Any, least_rank: int = 1) -> Any:
     """Return a value to bind to a name: an array of at least this rank without memory gets a storage."""
-    if isinstance(value, (tuple, list)):
-        return like(value, [with_memory(part, least_rank) for part in value])
+    if is_container(value):
+        return owning(value, [with_memory(part, least_rank) for part in parts_of(value)])
     if not isinstance(value, TriValue) or value.origin is not None or value.weak or value.type.rank < least_rank:
         return value
     return replace(value, origin=View(Storage(TriValue(value.value, value.type))))
@@ -195,9 +196,9 @@ def with_memory(value: Any, least_rank: int = 1) -> Any:
 
 def current(b: TriBuilder, value: Any) -> Any:
     """Return the current value of a name: views of memory written since are read again."""
-    if isinstance(value, (tuple, list)):
-        parts = [current(b, part) for part in value]
-        if all(new is old for new, old in zip(parts, value, strict=True)):
+    if is_container(value):
+        parts = [current(b, part) for part in parts_of(value)]
+        if all(new is old for new, old in zip(parts, parts_of(value), strict=True)):
             return value
         return like(value, parts)
     if not has_memory(value):
@@ -249,8 +250,8 @@ def either(result: Any, operands: Iterable[Any], label: str) -> Any:
 
 
 def _has_array(value: Any) -> bool:
-    if isinstance(value, (tuple, list)):
-        return any(map(_has_array, value))
+    if is_container(value):
+        return any(map(_has_array, parts_of(value)))
     return isinstance(value, TriValue) and is_array(value)
 
 
@@ -332,8 +333,8 @@ def viewed(name: str, source: TriValue, result: Any) -> Any:
 
 def as_new_array(result: Any) -> Any:
     """Return a function's result as a new array, even if no operation was emitted for it."""
-    if isinstance(result, (tuple, list)):
-        return like(result, [as_new_array(part) for part in result])
+    if is_container(result):
+        return like(result, [as_new_array(part) for part in parts_of(result)])
     return replace(result, origin=None) if has_memory(result) else result
 
 

@@ -20,10 +20,6 @@ INSTEAD_OF_SYNTAX: dict[str, str] = {
     "ClassDef": "a kernel has no classes",
     "Match": "patterns are values, sequences and names; use if and elif for others",
     "TypeAlias": "a kernel has no type aliases",
-    "Dict": "use a tuple, or arguments of the kernel",
-    "DictComp": "use a list comprehension",
-    "Set": "use a tuple",
-    "SetComp": "use a list comprehension",
     "Yield": "return a tuple, or write into an array",
     "YieldFrom": "return a tuple, or write into an array",
     "Await": "write a plain call",
@@ -31,8 +27,7 @@ INSTEAD_OF_SYNTAX: dict[str, str] = {
 """By class of `ast` node: the end of the error message."""
 NAMES_OF_SYNTAX: dict[str, str] = {
     "Try": "`try`", "TryStar": "`try`", "Raise": "`raise`", "Import": "`import`", "ImportFrom": "`import`",
-    "Global": "`global`", "Nonlocal": "`nonlocal`", "ClassDef": "a class", "Match": "`match`", "Dict": "a dict",
-    "DictComp": "a dict comprehension", "Set": "a set", "SetComp": "a set comprehension", "Yield": "`yield`",
+    "Global": "`global`", "Nonlocal": "`nonlocal`", "ClassDef": "a class", "Match": "`match`", "Yield": "`yield`",
     "YieldFrom": "`yield`", "Await": "`await`", "AsyncFor": "`async for`", "AsyncWith": "`async with`",
     "AsyncFunctionDef": "an async function", "TypeAlias": "a type alias",
 }  # fmt: skip
@@ -51,7 +46,6 @@ INSTEAD_OF_BUILTINS: dict[str, str] = {
     "iter": "write a `for` loop",
     "next": "write a `for` loop",
     "type": "compare x.dtype or x.ndim",
-    "dict": "use a tuple, or arguments",
     "set": "use a tuple",
     "exit": "write return",
     "quit": "write return",

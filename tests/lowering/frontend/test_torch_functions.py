@@ -212,7 +212,7 @@ def test_normalisations():
 @pytest.mark.parametrize(("function", "message"), [
     (lambda x: F.dropout(x), "draws random numbers"),
     (lambda x: F.mse_loss(x, x, reduction="avg"), "reduction= is 'none', 'mean' or 'sum'"),
-    (lambda x: F.interpolate(x[None], scale_factor=2, mode="area"), "in the modes"),
+    (lambda x: F.interpolate(x[None], scale_factor=2, mode="lanczos"), "in the modes"),
     (lambda x: F.one_hot(x.long()), "num_classes="),
     (lambda x: F.batch_norm(x, x[0], x[0], training=True), "running statistics are not updated"),
     (lambda x: F.mse_loss(x, x, True), "are deprecated"),

@@ -1,0 +1,93 @@
+"""Special functions, bits of floats, samples of images and the CTC loss against NumPy and torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import mlirtri as mt
+
+ODD = np.array(
+    [0.0, -0.0, 1.5, -2.25, -1.0, 1e-310, 5e-324, -3e-320, 2.3e-308, np.inf, -np.inf, np.nan, 300.7, 1.8e308]
+)
+HALVES = np.arange(65536, dtype=np.uint16).view(np.float16)
+
+
+def bits(a, b):
+    return *np.frexp(a), np.nextafter(a, b), np.spacing(a)
+
+
+@pytest.mark.parametrize("values", [ODD, ODD.astype(np.float32), HALVES], ids=["float64", "float32", "float16"])
+@pytest.mark.filterwarnings("ignore")
+def test_bits_of_floats(values):
+    with np.errstate(all="ignore"):
+        other = np.roll(values, 777)
+        for mine, right in zip(mt.jit(bits)(values, other), bits(values, other), strict=True):
+            assert mine.dtype == right.dtype
+            np.testing.assert_array_equal(mine, right)
+
+
+def elements_in_order(a):
+    a.flat[1] = 3.0
+    order = a.flat
+    order[2:4] *= 2
+    total = 0.0
+    for v in a.flat:
+        total += v
+    return total, a.tolist()[1][2], np.i0(a)
+
+
+def test_flat_and_tolist():
+    x, y = np.arange(12.0).reshape(3, 4), np.arange(12.0).reshape(3, 4)
+    for mine, right in zip(mt.jit(elements_in_order)(x), elements_in_order(y), strict=True):
+        np.testing.assert_allclose(mine, right, rtol=1e-14)
+    np.testing.assert_array_equal(x, y)
+    with pytest.raises(mt.KernelError, match=r"writes through .flat are lost(.|\n)*x.ravel"):
+        mt.jit(lambda a: a.T.flat[1])(x)
+    with pytest.raises(mt.KernelError, match="minlength=n"):
+        mt.jit(lambda a: np.bincount(a))(np.array([1, 2]))
+
+
+def gammas(x):
+    return torch.digamma(x), torch.lgamma(x), torch.special.erfinv(x / 8), torch.i0(x), torch.erfinv(1 - torch.exp(-x))
+
+
+def test_gammas_and_inverse_errors():
+    x = torch.cat([torch.linspace(-7.3, 30, 57, dtype=torch.float64), torch.tensor([0.0, -0.0, -1.0, 1.0, torch.nan])])
+    for mine, right in zip(mt.jit(gammas)(x), gammas(x), strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-11, atol=1e-12, equal_nan=True)
+
+
+def samples(image, grid, theta):
+    return (
+        F.grid_sample(image, grid, "bilinear", "zeros", False), F.grid_sample(image, grid, "nearest", "border", True),
+        F.grid_sample(image, grid, "bilinear", "reflection", True), F.affine_grid(theta, [2, 1, 3, 4], False),
+        F.grid_sample(image, grid, "nearest", "reflection", False), F.affine_grid(theta, [2, 1, 3, 4], True),
+        F.interpolate(image, size=(4, 3), mode="area"), F.interpolate(image, scale_factor=0.5, mode="area"),
+    )  # fmt: skip
+
+
+def test_samples_of_images():
+    image, theta = torch.rand(2, 3, 6, 8, dtype=torch.float64), torch.rand(2, 2, 3, dtype=torch.float64)
+    grid = torch.rand(2, 5, 4, 2, dtype=torch.float64) * 3 - 1.5
+    for mine, right in zip(mt.jit(samples)(image, grid, theta), samples(image, grid, theta), strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-9, atol=1e-12)
+
+
+def ctc_losses(logits, targets, ends, lengths):
+    steps = torch.log_softmax(logits, 2)
+    return (
+        F.ctc_loss(steps, targets, ends, lengths), F.ctc_loss(steps, targets, ends, lengths, reduction="none"),
+        F.ctc_loss(steps, targets, ends - ends // 7 * 5, lengths, reduction="sum", zero_infinity=True),
+    )  # fmt: skip
+
+
+def test_ctc_loss():
+    logits = torch.randn(7, 3, 5, dtype=torch.float64)
+    arguments = (
+        logits, torch.tensor([[1, 2, 2], [1, 3, 0], [4, 0, 0]]), torch.tensor([7, 6, 5]), torch.tensor([3, 2, 0]),
+    )  # fmt: skip
+    for mine, right in zip(mt.jit(ctc_losses)(*arguments), ctc_losses(*arguments), strict=True):
+        torch.testing.assert_close(mine, right)
