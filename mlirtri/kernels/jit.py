@@ -80,6 +80,10 @@ class JitFunction:
             )  # fmt: skip
         return self
 
+    def __reduce__(self) -> str:
+        """Pickle as functions do: by module and name."""
+        return self.__qualname__
+
     @property
     def signature(self) -> Signature:
         if self._signature is None:

@@ -2,7 +2,8 @@
 
 `torch.export.load` unpickles members of an archive, evaluates the sizes in it as Python (through SymPy), writes Python
 with its names, calls the functions that it names, and loads shared libraries out of it. So all that is checked before
-torch reads it: each member, name, function and size has to be of the form that `torch.export.save` gives it.
+torch reads it: each member, name, function and size has to be of the form that `torch.export.save` gives it. Operators
+are torch's own, and kernels that this process has registered by `mt.torch_op`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from torch.export.pt2_archive._package import load_pt2
 
 from mlirtri.errors import ParseError, Span
+from mlirtri.programs.torch_programs.custom_op import OPERATORS
 
 _MEMBER = re.compile(
     r"archive_format|archive_version|byteorder|\.data/[\w./]+|\.format_version|\.storage_alignment|extra/.*"
@@ -31,6 +33,7 @@ _QUALIFIED = re.compile(r"[\w.\-]*")
 """The name of a module or of a weight in it: part of generated Python."""
 _SYMBOL = re.compile(r"[a-z]{1,4}\d{1,5}")
 _OPERATOR = re.compile(r"torch\.ops\.(aten|prims|higher_order)\.([a-z_][a-zA-Z0-9_]*?)(?:\.(\w+))?")
+_KERNEL = re.compile(r"torch\.ops\.([a-zA-Z_]\w*)\.([a-zA-Z_]\w*)\.default")
 _SCALARS = re.compile(
     r"_operator\.(eq|ne|le|ge|lt|gt|neg|pos|mul|add|sub|floordiv|mod|pow|truediv|and_|or_|lshift|rshift|getitem)"
     r"|math\.(trunc|floor|ceil)|torch\.(sym_(not|int|float|ite|max|min|sqrt|sum)|_sym_sqrt)"
@@ -70,7 +73,8 @@ def load_archive(source: bytes | Path) -> torch.export.ExportedProgram:
     except _Code as reason:
         raise ParseError(
             f"this archive {reason}: torch would run code of it", where,
-            help="load it with torch.export.load if you trust it as you would a program, and give that to from_torch",
+            help="import the file that registers its kernels; or load it with torch.export.load if you trust it as you "
+            "would a program, and give that to from_torch",
         ) from None  # fmt: skip
     except OSError as problem:
         raise ParseError(f"{source} cannot be read: {problem.strerror or problem}", where) from None
@@ -159,8 +163,14 @@ def _check_target(target: Any) -> None:
     if isinstance(target, str) and _SCALARS.fullmatch(target):
         return
     match = _OPERATOR.fullmatch(target) if isinstance(target, str) else None
-    if match is None or not _is_operator(*match.groups()):
-        raise _Code(f"calls {target!r}, which is not an operator of torch on tensors")
+    if (match is None or not _is_operator(*match.groups())) and not _is_kernel(target):
+        raise _Code(f"calls {target!r}, which is not an operator of torch on tensors, nor a kernel of mt.torch_op")
+
+
+def _is_kernel(target: Any) -> bool:
+    """Return whether this names a kernel that `mt.torch_op` has registered in this process."""
+    match = _KERNEL.fullmatch(target) if isinstance(target, str) else None
+    return match is not None and any(operator.name == "::".join(match.groups()) for operator in OPERATORS.values())
 
 
 def _is_operator(namespace: str, name: str, overload: str | None) -> bool:

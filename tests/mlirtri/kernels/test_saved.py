@@ -278,6 +278,7 @@ def test_a_loaded_kernel_is_a_kernel(folder, tmp_path, monkeypatch):
     assert np.array_equal(again(x, x), out)
     assert dict(again.ir) == dict(original.ir)
     assert again.to_mlir("fused") == original.to_mlir("fused")
+    assert pickle.loads(pickle.dumps(blend)) is blend  # by its name, as a function
     assert again.fusion == original.fusion
     folder = Path(again.files.name)
     assert folder.is_dir()

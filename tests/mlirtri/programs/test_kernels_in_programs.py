@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import mlirtri as mt
-from mlirtri.errors import UnsupportedOperationError
+from mlirtri.errors import ParseError, UnsupportedOperationError
+from mlirtri.programs.torch_programs.custom_op import OPERATORS
 
 
 @mt.torch_op("kernels_in_programs::scaled", writes=["calls", "out"])
@@ -143,3 +144,15 @@ def test_a_program_that_is_functionalized_already_is_refused():
     with pytest.raises(UnsupportedOperationError, match="scaled writes, and torch has functionalized") as caught:
         mt.from_torch(exported)
     assert "before run_decompositions" in caught.value.help
+
+
+def test_an_archive_may_call_the_kernels_that_this_process_has_registered(tmp_path, monkeypatch):
+    file, x, indices = tmp_path / "model.pt2", torch.randn(3, 4), torch.tensor([2, 0])
+    torch.export.save(torch.export.export(Model(), (x, indices)), file)
+    program = mt.from_torch(file)
+    for ours, eager in zip(program(x, indices), Model()(x, indices), strict=True):
+        torch.testing.assert_close(ours, eager)
+    monkeypatch.delitem(OPERATORS, torch.ops.kernels_in_programs.taken.default)
+    with pytest.raises(ParseError, match=r"taken.default', which is not .*, nor a kernel of mt.torch_op") as caught:
+        mt.from_torch(file)
+    assert "import the file that registers its kernels" in caught.value.help
