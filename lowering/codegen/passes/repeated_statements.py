@@ -42,6 +42,12 @@ LOOPS = 4
 """Loops and branches around the statements that are compared. Further in they run too often for calls."""
 _CPU = {"device_type": 1, "device_id": 0}
 """TVM's numbers of the device on which a function allocates, which it asks of the function's arguments else."""
+_NOT_INLINED = "llvm.localescape"
+"""An intrinsic that does nothing without arguments; LLVM inlines no function that calls it.
+
+Inlined, a function's accesses would keep the alias sets (TBAA) that TVM gives the parameters, which LLVM takes for
+other memory than that of the caller's buffers.
+"""
 _NOT_MOVED = (tirx.DeclBuffer, tirx.AssertStmt, tirx.Return, tirx.Break, tirx.Continue, SBlock)
 """Statements that mean something else in another function, or whose buffers share memory with others."""
 
@@ -145,7 +151,8 @@ class _Parts:
     def _function(self, statement: Stmt) -> PrimFunc:
         """Return a statement as a function of its free variables; 0 is returned where nothing has failed."""
         parameters, declarations, fresh = _declared(_free(statement))
-        body = sequence(*declarations, _replaced(statement, fresh), tirx.Return(tirx.IntImm("int32", 0)))
+        barrier = tirx.Evaluate(tirx.call_llvm_intrin("void", _NOT_INLINED))
+        body = sequence(barrier, *declarations, _replaced(statement, fresh), tirx.Return(tirx.IntImm("int32", 0)))
         for name, value in _CPU.items():
             body = tirx.AttrStmt(ir.StringImm("default"), name, tirx.IntImm("int32", value), body)
         attributes = {key: value for key, value in self.attributes.items() if key != "global_symbol"}

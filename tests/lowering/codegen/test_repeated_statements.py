@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import torch
 
 import mlirtri
@@ -29,6 +30,20 @@ def compiled(count: int):
 
 def operations_in(kernel) -> int:
     return len(re.findall(r"^  %", kernel.ir["llvm"], re.MULTILINE))
+
+
+def factorised(a, b):
+    return np.linalg.solve(a, b), np.linalg.inv(a)
+
+
+def test_functions_are_not_inlined_as_their_alias_sets_are_their_own():
+    a = np.random.default_rng(3).uniform(-9, 9, (6, 6))
+    kernel = mlirtri.jit(factorised).compile(a, a[0])
+    parts = re.findall(r"^define .*_part\d.*?^}", kernel.ir["llvm"], re.MULTILINE | re.DOTALL)
+    assert parts
+    assert all("call void (...) @llvm.localescape()" in part for part in parts)
+    for result, expected in zip(kernel(a, a[0]), factorised(a, a[0]), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_equal_layers_are_compiled_once_and_are_right():
