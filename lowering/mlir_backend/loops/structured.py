@@ -63,6 +63,8 @@ class _Nest:
                 last += 1
         bounds = [self.zero] * (last - first), self.sizes[first:last], [self.one] * (last - first)
         loop = scf.ForOp(*(value for (value,) in bounds)) if self.reduces[first] else _parallel(*bounds)
+        if self.is_narrowed and self.reduces[first]:
+            loop.attributes[NARROWED_SUM] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.regions[0].blocks[0]):
             self._loops_from(last, [*indices, *loop.regions[0].blocks[0].arguments])
             scf.YieldOp([]) if self.reduces[first] else scf.ReduceOp([], 0)

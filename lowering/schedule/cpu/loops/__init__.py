@@ -17,7 +17,7 @@ Read in this order:
 - `dynamic_products.py`: matrix products of dynamic sizes as contractions.
 - `nested_products.py`: those of static sizes in loops.
 - `named_products.py`: names for products of sizes in indices, so that strides are known.
-- `column_strips.py`: sums over rows, for all columns.
+- `column_strips.py`: sums over rows, for all columns; `narrow_columns.py`: those in fp64 that are read as fp32.
 - `clipped_tiles.py`: tile kernels whose last blocks and steps reach over an edge: loops of their own for those.
 - `shared_copies.py`: copies of operands that several iterations of a parallel loop read.
 - `convolutions.py`: convolutions of a dynamic number of images.

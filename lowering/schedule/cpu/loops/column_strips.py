@@ -15,6 +15,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
+from mlirtri.lowering.schedule.cpu.loops.narrow_columns import is_narrow, narrow_columns
 from mlirtri.lowering.schedule.imperative.accesses import accesses_of, is_parallel
 from mlirtri.lowering.schedule.imperative.interchange import FINISHED, sums_up, with_parts
 from mlirtri.lowering.schedule.imperative.vector_choice import contains_loops, fit_of
@@ -37,6 +38,8 @@ ROWS = 4
 """Rows that are added per load and store of the sums."""
 VECTORS, VECTORS_PER_THREAD = 32, 8
 """Vectors of a strip, for one thread and for several."""
+NARROW_STRIPS = 4
+"""Strips in one of sums that are read as fp32: a page of a row, at which hardware prefetching ends."""
 FEWEST = 8
 """Vectors of columns from which on strips are better than sums in registers."""
 Ranges = tuple[LoopRange, ...]
@@ -66,13 +69,17 @@ class _Strips:
 
     def _strips(self, loop: Stmt, lanes: int, is_threaded: bool) -> Any:
         columns = loop.body
-        count = columns.extent
-        width = lanes * (VECTORS if self.target.threads == 1 else VECTORS_PER_THREAD)
+        count, covered = columns.extent, index(0)
         least = lanes * FEWEST
-        strip = tirx.Var("strip", "int64")
-        whole = _rows(loop, strip * index(width), index(width), lanes)
-        covered = whole_chunks(count, width)
-        parts = [tirx.For(strip, index(0), chunks_in(count, width), tirx.ForKind.SERIAL, whole)]
+        parts: list[Any] = []
+        for width in self._widths(loop, lanes):
+            strip = tirx.Var("strip", "int64")
+            first = plus(covered, strip * index(width))
+            whole = narrow_columns(loop, first, width, lanes)
+            whole = _rows(loop, first, index(width), lanes) if whole is None else whole
+            number = chunks_in(minus(count, covered), width)
+            parts.append(tirx.For(strip, index(0), number, tirx.ForKind.SERIAL, fresh(whole)))
+            covered = whole_chunks(count, width)
         rest = minus(count, covered)
         if not isinstance(rest, tirx.IntImm) or rest.value:
             last = fresh(_rows(loop, covered, rest, lanes))
@@ -85,6 +92,12 @@ class _Strips:
         if isinstance(count, tirx.IntImm):
             return finished
         return tirx.IfThenElse(tirx.GE(count, index(least)), finished, fresh(loop))
+
+    def _widths(self, loop: Stmt, lanes: int) -> list[int]:
+        """Return the columns of a strip, the widest first: each is a multiple of the next."""
+        if self.target.threads > 1:
+            return [lanes * VECTORS_PER_THREAD]
+        return [lanes * VECTORS * NARROW_STRIPS, lanes * VECTORS] if is_narrow(loop) else [lanes * VECTORS]
 
 
 def _lanes(loop: Stmt, around: Ranges) -> int:
