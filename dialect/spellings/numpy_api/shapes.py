@@ -1,6 +1,7 @@
 """The functions of `numpy` that repeat, shift, pad and join arrays, with NumPy 2's signatures and defaults.
 
-Indices are known at compile time: `taken` lowers a list of them to slices, flips and broadcasts.
+Indices are known at compile time: `taken` lowers a list of them to slices, flips and broadcasts, or a long one to a
+table.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, as_array
+from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, as_array
 
 
 def known_ints(b: Builder, value: Any, subject: str) -> Any:
@@ -52,7 +53,9 @@ def _run_of(b: Builder, x: Any, axis: int, run: tuple[int, int, int]) -> Any:
     return b.cut(x, axis, slice(start, None if stop < 0 else stop, step))
 
 
-TAKEN = "cut broadcast_to concatenate"
+TAKEN = "cut broadcast_to concatenate transpose pick literal"
+MOST_RUNS = 24
+"""Runs of known indices that are slices; more are read by a table of indices."""
 
 
 def taken(b: Builder, x: Any, positions: Sequence[int], axis: int) -> Any:
@@ -61,7 +64,12 @@ def taken(b: Builder, x: Any, positions: Sequence[int], axis: int) -> Any:
         return x
     if not len(positions):
         return b.cut(x, axis, slice(0, 0))
-    parts = [_run_of(b, x, axis, run) for run in _runs(positions)]
+    runs = _runs(positions)
+    if len(runs) > MOST_RUNS:
+        order = (axis, *(other for other in range(helpers.rank_of(b, x)) if other != axis))
+        picked = b.pick(b.transpose(x, order), b.literal(tuple(positions), (len(positions),), INT64))
+        return b.transpose(picked, tuple(map(order.index, range(len(order)))))
+    parts = [_run_of(b, x, axis, run) for run in runs]
     return parts[0] if len(parts) == 1 else b.concatenate(tuple(parts), axis)
 
 

@@ -8,7 +8,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import counted, evenly, on_diagonal, spread
-from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least, known_ints, rolled, rotated, taken, tiled
+from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least, known_ints, repeat, rolled, rotated, tiled
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 
@@ -26,12 +26,9 @@ def _(b, input, *repeats):
     return tiled(b, input, helpers.as_tuple(known_ints(b, helpers.sizes(repeats), "the number of repetitions")))
 
 
-@spelling("torch.repeat_interleave Tensor.repeat_interleave", ops=f"reshape {TAKEN}")
+@spelling("torch.repeat_interleave Tensor.repeat_interleave", ops=f"reshape unsqueeze {TAKEN}")
 def _(b, input, repeats, dim=None, *, output_size=unsupported()):
-    input, dim = (b.reshape(input, (-1,)), 0) if dim is None else (input, dim)
-    axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
-    count, size = known_ints(b, repeats, "the number of repeats"), helpers.shape_of(b, input)[axis]
-    return taken(b, input, [index for index in range(size) for _ in range(count)], axis)
+    return repeat(b, input, repeats, dim)
 
 
 @spelling("torch.rot90 Tensor.rot90", ops="flip transpose")

@@ -110,3 +110,16 @@ def outside(i):
 def test_what_numpy_refuses_is_refused(function, error, text):
     with pytest.raises(error, match=text):
         mt.jit(function, pipeline="mlir")(INDICES)
+
+
+COUNTS = tuple((np.arange(60) % 4).tolist())
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: np.repeat(x, COUNTS, axis=1), lambda x: np.delete(x, slice(0, 60, 2), 1)]
+)
+def test_many_known_positions_are_a_table(function):
+    x = np.random.default_rng(3).random((2, 60))
+    kernel = mt.jit(function).compile(x)
+    np.testing.assert_array_equal(kernel(x), function(x))
+    assert len(kernel.ir["tri"].splitlines()) < 12

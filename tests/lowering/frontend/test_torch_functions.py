@@ -296,3 +296,10 @@ NUMBERS = torch.tensor([1, 2, 3, 4, 5, 6, 7])
 ], ids=lambda value: getattr(value, "__name__", ""))  # fmt: skip
 def test_less_common_functions(function, arguments):
     check(function, *arguments)
+
+
+def test_repeats_are_one_operation():
+    x = torch.rand(2, 300)
+    kernel = mt.jit(lambda x: x.repeat_interleave(2, dim=1)).compile(x)
+    torch.testing.assert_close(kernel(x), x.repeat_interleave(2, dim=1))
+    assert len(kernel.ir["tri"].splitlines()) < 10
