@@ -68,11 +68,11 @@ def _conflict(
             continue
         apart = distance(first, second, bounds, forms)
         if apart is not None:
-            return _dependence(loop, name, first, second, apart, _is_exact(first, second, forms))
+            return _dependence(loop, name, first, second, apart, is_exact(first, second, forms))
     return None
 
 
-def _is_exact(first: Access, second: Access, forms: IndexForms) -> bool:
+def is_exact(first: Access, second: Access, forms: IndexForms) -> bool:
     """Return whether the indices of both are known in terms of the induction variable: the distance is a fact."""
     regions = (first.region, second.region)
     return all(

@@ -48,6 +48,7 @@ def gemm(
     policy: Any = None, clear_accum: bool = False, k_pack: int = 1, wg_wait: int = 0,
 ) -> None:  # fmt: skip
     """Add the product of two tiles to a third, in the third's dtype; hints of TileLang are accepted."""
+    _refuse_two_dtypes(b, A, B)
     left, right, target = (_matrix(b, tile) for tile in (A, B, C))
     left = b.transpose(left, (1, 0)) if transpose_A else left
     right = b.transpose(right, (1, 0)) if transpose_B else right
@@ -63,6 +64,17 @@ def gemm(
     product = b.matmul(b.tensor(left, dtype), b.tensor(right, dtype))
     value = product if clear_accum or _is_zero(C) else b.add(target, product)
     assign(b, C, value if C.type.rank == 2 else b.reshape(value, C.type.shape))
+
+
+def _refuse_two_dtypes(b: Language, A: TriValue, B: TriValue) -> None:
+    """Refuse tiles that no product instruction multiplies; bytes may have signs or not."""
+    left, right = A.type.dtype, B.type.dtype
+    if left != right and not (left.is_integer and right.is_integer and left.bits == right.bits):
+        raise KernelTypeError(
+            f"T.gemm multiplies tiles of one dtype, got {A.type} and {B.type}",
+            help="allocate a tile of the other dtype, and T.copy into it, which casts",
+            notes=allocation_notes(b, A, B),
+        )
 
 
 def _is_zero(tile: TriValue) -> bool:
