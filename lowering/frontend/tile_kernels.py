@@ -34,7 +34,7 @@ from mlirtri.lowering.frontend.tile_language.function_table import (
     Grid,
 )
 from mlirtri.lowering.frontend.tile_language.guards import guarded, unchecked
-from mlirtri.lowering.frontend.tile_language.loop_nests import BLOCKS, GRID
+from mlirtri.lowering.frontend.tile_language.loop_nests import BLOCKS, GRID, names_of_blocks
 from mlirtri.lowering.frontend.updates import write
 
 BLOCK_RANGE = BlockRange()
@@ -43,7 +43,7 @@ CHOICES = ("if_then_else", "Select")
 
 def enter(context: FunctionContext, grid: Grid, node: ast.With) -> None:
     """Emit the loops over the blocks of a tile kernel; refuses names that do not fit the grid."""
-    b, names = context.b, node.items[0].optional_vars
+    b = context.b
     if b.in_tile_kernel:
         raise UnsupportedSyntaxError("a tile kernel cannot contain another one", help="write one after the other")
     if len(node.items) > 1:
@@ -51,7 +51,7 @@ def enter(context: FunctionContext, grid: Grid, node: ast.With) -> None:
             "a tile kernel has one grid", context.span(node.items[1].context_expr),
             help="write its axes as one: with T.Kernel(gx, gy) as (bx, by):",
         )  # fmt: skip
-    count = len(names.elts) if isinstance(names, (ast.Tuple, ast.List)) else int(names is not None)
+    count = len(names_of_blocks(node.items[0]))
     if count != len(grid):
         span = context.span(node.items[0].context_expr)
         raise KernelTypeError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from typing import Any
+from typing import Any, TypeGuard
 
 GRID = ".grid{}"
 """Hidden names of a kernel's numbers of blocks, which stand before the loops over them."""
@@ -15,15 +15,26 @@ NESTS = ("Parallel", "grid")
 """The iterables of several extents."""
 
 
+def names_of_blocks(item: ast.withitem) -> list[ast.expr]:
+    """Return the names after `as`; hidden ones, an argument each, for a `T.Kernel` without."""
+    names, call = item.optional_vars, item.context_expr
+    if names is not None:
+        return list(names.elts) if isinstance(names, (ast.Tuple, ast.List)) else [names]
+    if not _is_grid(call):
+        return []
+    return [ast.copy_location(ast.Name(f".block{axis}", ast.Store()), call) for axis in range(len(call.args))]
+
+
+def _is_grid(call: ast.expr) -> TypeGuard[ast.Call]:
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "Kernel"
+
+
 class _Nests(ast.NodeTransformer):
     """Write the loops over blocks and over the elements of `T.Parallel` and `T.grid` as nests of `for`."""
 
     def visit_With(self, node: ast.With) -> ast.With:
         self.generic_visit(node)
-        names = node.items[0].optional_vars
-        if names is None:
-            return node
-        parts = names.elts if isinstance(names, (ast.Tuple, ast.List)) else [names]
+        parts = names_of_blocks(node.items[0])
         body: list[ast.stmt] = list(node.body)
         for axis, part in enumerate(parts):
             grid = ast.copy_location(ast.Name(GRID.format(axis), ast.Load()), part)
@@ -56,6 +67,6 @@ def nested(body: list[ast.stmt]) -> list[ast.stmt]:
 
 def _has_nests(statement: ast.stmt) -> bool:
     parts = list(ast.walk(statement))
-    return any(isinstance(part, ast.withitem) and part.optional_vars is not None for part in parts) or any(
+    return any(isinstance(part, ast.withitem) and names_of_blocks(part) for part in parts) or any(
         isinstance(part, ast.Attribute) and part.attr in NESTS for part in parts
     )
