@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -185,6 +186,8 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
         return _isinstance(b, *arguments)
     if function is dict:
         return dict_of(arguments, keywords)
+    if function is hasattr and not (len(arguments) == 2 and isinstance(arguments[0], ModuleType)):
+        raise KernelTypeError("hasattr() takes a module and a name in a kernel", help=INSTEAD_OF_BUILTINS["hasattr"])
     if function not in (isinstance, len):
         arguments = [tuple(value) if isinstance(value, dict) else value for value in arguments]
     tensors = [value for value in flat(arguments) if isinstance(value, TriValue)]

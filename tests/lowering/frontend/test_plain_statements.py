@@ -191,3 +191,18 @@ def test_parameters_that_take_the_rest():
     x = np.arange(3.0)
     for mine, other in zip(mt.jit(of_several, pipeline="mlir")(x), of_several(x), strict=True):
         np.testing.assert_array_equal(mine, other)
+
+
+def texts(x):
+    reversed_bits = np.array([int(format(i, "03b")[::-1], 2) for i in range(8)])
+    return x[reversed_bits], ord("a"), hasattr(np, "no_such_function"), chr(98) == "b", bin(5) == "0b101"
+
+
+def test_texts_are_pythons():
+    x = np.arange(8.0)
+    for mine, right in zip(mt.jit(texts)(x), texts(x), strict=True):
+        np.testing.assert_array_equal(mine, right)
+    with pytest.raises(mt.KernelError, match=r"format\(\) of a tensor(.|\n)*f-string"):
+        mt.jit(lambda x: x if format(x[0]) == "0" else x + 1)(x)
+    with pytest.raises(mt.KernelError, match="takes a module"):
+        mt.jit(lambda x: x if hasattr(x, "shape") else x + 1)(x)
