@@ -67,7 +67,21 @@ class _Layer:
                 )
             if (known == self.length).all():
                 return ""
-        return self.add("Unsqueeze", self.add("Cast", name, to=TensorProto.INT64), self.add.constant(np.array([1])))
+        lengths = self.add("Cast", name, to=TensorProto.INT64)
+        if known is None:
+            lengths = self._checked(lengths)
+        return self.add("Unsqueeze", lengths, self.add.constant(np.array([1])))
+
+    def _checked(self, lengths: str) -> str:
+        """Read lengths of run time from a table, which raises after the call for those outside of the input."""
+        zero, one = (self.add.constant(np.array(number)) for number in (0, 1))
+        if self.length is None:
+            count = self.add("Add", self.add("Squeeze", self.size("length")), one)
+            table = self.add("Range", zero, count, one)
+        else:
+            count, table = (self.add.constant(each) for each in (np.array(self.length + 1), np.arange(self.length + 1)))
+        position = self.add("Where", self.add("Less", lengths, zero), count, lengths)
+        return self.add("Gather", table, position, axis=0)
 
     def run(self, number: int, is_backward: bool) -> list[str]:
         """Return the outputs of all steps, (length, batch, hidden), and the final states of one direction."""

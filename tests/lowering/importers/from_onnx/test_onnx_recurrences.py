@@ -103,6 +103,10 @@ def test_lengths_given_at_run_time_compile(layer):
         expected = sequence_by_sequence(layer, inputs, "reverse")
         for one, other in zip(kernel(*inputs.values()), expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    for lengths in ([3, 1], [1, -1]):
+        inputs["n"] = np.array(lengths, np.int32)
+        with pytest.raises(IndexError, match="out of bounds"):
+            kernel(*inputs.values())
 
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
@@ -195,6 +199,9 @@ def test_batches_and_steps_of_run_time_sizes(layer):
         expected = sequence_by_sequence(layer, inputs, "bidirectional")
         for one, other in zip(kernel(*inputs.values()), expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    inputs |= operands(layer, 2, 1, 2, [3])
+    with pytest.raises(IndexError, match="out of bounds"):
+        kernel(*inputs.values())
 
 
 def test_batches_first():
