@@ -152,6 +152,11 @@ _STORED_BY_MLIR = {dtype.mlir: dtype for dtype in STORED.values()}
 _BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
+def is_torch_device(value: Any) -> bool:
+    """Return whether this is a `torch.device`, without importing torch."""
+    return (type(value).__module__, type(value).__name__) == ("torch", "device")
+
+
 def find_dtype(dtype_like: object) -> DType | None:
     """Return the dtype that `dtype_like` names, or None where it names none."""
     if isinstance(dtype_like, DType):

@@ -73,6 +73,12 @@ class Device(External):
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
 
+    def member(self, name: str) -> Any:
+        """Return `type` or `index`, as of a `torch.device`."""
+        if name not in ("type", "index"):
+            raise KernelTypeError(f"a device has no attribute {name!r} in a kernel", help="it has type and index")
+        return self.kind if name == "type" else self.index
+
     @public
     def __enter__(self) -> None:
         raise KernelError(f"`with {self}:` stands in kernels only", help="write it in a function with @mlirtri.jit")

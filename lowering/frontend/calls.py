@@ -216,6 +216,8 @@ def _refuse_call(callee: Any, node: ast.Call) -> NoReturn:
 
 
 def _qualified_name(callee: Any) -> str | None:
+    if _full_name(callee) == "torch.device":
+        return "torch.device"
     return None if isinstance(callee, DType) or callee in _BUILTINS else spellings.qualified_name(callee)
 
 

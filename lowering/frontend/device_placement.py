@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from typing import Any
 
+from mlirtri.dialect.base.dtypes import is_torch_device
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.core.target import DEFAULT_CUDA_ARCHITECTURE, Target
 from mlirtri.lowering.external import calls as external_calls
-from mlirtri.lowering.external.objects import Device
+from mlirtri.lowering.external.objects import KINDS, Device
 
 
 class Placement:
@@ -34,6 +36,17 @@ class Placement:
             yield
         finally:
             self.current = outer
+
+    def is_current(self, value: Any) -> bool:
+        """Return whether a value names the current device: a `Device`, a name such as ``cuda:0``, a `torch.device`."""
+        if not isinstance(value, (str, Device)) and not is_torch_device(value):
+            return False
+        kind, _, index = str(value).partition(":")
+        return KINDS.get(kind) == self.current.kind and index in ("", str(self.current.index))
+
+    def device_of(self, tensor: TriValue) -> Device:
+        """Return the device that holds a tensor."""
+        return self._where.get(tensor.value, self.home)
 
     def bring(self, builder: TriBuilder, tensors: Sequence[TriValue]) -> list[TriValue]:
         """Return the tensors on the current device, copied where they are on another."""
@@ -57,7 +70,7 @@ class Placement:
 
     def _brought(self, builder: TriBuilder, tensor: TriValue) -> TriValue:
         device = self.current
-        if self._where.get(tensor.value, self.home) == device:
+        if self.device_of(tensor) == device:
             return tensor
         key = (tensor.value, device)
         if key not in self._copies:

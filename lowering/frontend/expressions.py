@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import DType, as_dtype
+from mlirtri.dialect.base.dtypes import DType, as_dtype, is_torch_device
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
@@ -147,6 +147,8 @@ def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
         return owner[name].value
     if isinstance(owner, External):
         return owner.member(name)
+    if is_torch_device(owner) and name in ("type", "index"):
+        return getattr(owner, name)
     known = container_method(owner, name) or spellings.member(owner, name)
     if (known := known or inlined.method(owner, name, context.b.semantics)) is not None:
         return known

@@ -18,6 +18,7 @@ from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
 from mlirtri.lowering.core.interface import bound_arguments
+from mlirtri.lowering.external.objects import device
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import array_of_list, binary
 from mlirtri.lowering.frontend.semantics import storage
@@ -139,8 +140,12 @@ def tensor_attribute(b: Language, tensor: TriValue, name: str) -> Any:
         "ndim": tensor.type.rank,
     }
     if b.semantics == "numpy":
-        # torch's x.size is a method.
-        facts |= {"size": _element_count(b, tensor), "itemsize": tensor.type.dtype.bytes}
+        # torch's x.size is a method, and its x.device no text.
+        facts |= {"size": _element_count(b, tensor), "itemsize": tensor.type.dtype.bytes, "device": "cpu"}
+    else:
+        device = b.tri.placement.device_of(tensor)
+        facts |= {"device": device, "is_cuda": device.kind == "cuda", "is_cpu": device.kind == "cpu", "data": tensor}
+        facts |= {"requires_grad": False}
     if name in facts:
         return facts[name]
     if name == "flat" and b.semantics == "numpy":
@@ -218,7 +223,7 @@ def _match_buffer(b: Language, arguments: list[Any], keywords: dict[str, Any]) -
 
 
 KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]], Any]] = {
-    **inlined.CHECKS,
+    **inlined.CHECKS, "torch.device": lambda b, arguments, keywords: device(*arguments, **keywords),
     "mlirtri.static": _static, "mlirtri.device_print": _device_print, "mlirtri.static_print": _static_print,
     "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,
 }  # fmt: skip

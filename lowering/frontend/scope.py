@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.base.dtypes import find_dtype, is_torch_device
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings.registry import qualified_name
@@ -154,7 +154,7 @@ def check_constant(value: Any, label: str) -> None:
         return
     if value is None or isinstance(value, (bool, int, float, complex, str)) or callable(value):
         return
-    if find_dtype(value) is not None or qualified_name(value) is not None:
+    if find_dtype(value) is not None or is_torch_device(value) or qualified_name(value) is not None:
         return
     if isinstance(value, dict) and not all(isinstance(key, (bool, int, float, str, tuple)) for key in value):
         raise KernelTypeError(f"{label} is a dict, whose keys are numbers and strings in a kernel")

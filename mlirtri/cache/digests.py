@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import DType, find_dtype
+from mlirtri.dialect.base.dtypes import DType, find_dtype, is_torch_device
 
 Description = Any
 """Texts, numbers, None, lists and dictionaries of these."""
@@ -80,6 +80,8 @@ def _text_of(value: Any) -> str:
 def _describe_object(value: Any) -> Description:
     if isinstance(value, DType):
         return ["dtype", value.name]
+    if is_torch_device(value):
+        return ["device", str(value)]
     name = getattr(value, "__mlirtri_name__", None)
     if isinstance(name, str):
         return ["language", name]

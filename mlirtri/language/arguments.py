@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype, is_torch_device
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
@@ -182,7 +182,7 @@ def constant_of(value: Any) -> Any:
             raise KernelTypeError(f"a {kind} of tensors is not an argument kernels take: pass each by itself")
         elements = tuple(constant_of(element) for element in value)
         return ListConstant(elements) if isinstance(value, list) else elements
-    if callable(value):
+    if callable(value) or is_torch_device(value):
         return value
     if isinstance(value, dict):
         raise KernelTypeError("a dict is not an argument kernels take: give each value a parameter, f(**values)")

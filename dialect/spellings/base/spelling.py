@@ -64,6 +64,10 @@ class Builder(Protocol):
         """Raise `IndexError` after the call if an index of an axis is outside; `wraps` says that -1 is the last one."""
         ...
 
+    def is_own_device(self, value: Any) -> bool:
+        """Return whether a value names the device that the kernel runs on: `x.device`, ``"cpu"``, `torch.device`."""
+        ...
+
     def __getattr__(self, name: str) -> Callable[..., Any]: ...
 
 
@@ -125,9 +129,19 @@ class Spelling:
             b.fail(f"{self.name}() {_sentence(error)}", help=f"{near}its signature is {self}")
         for name, value in bound.arguments.items():
             default = self.signature.parameters[name].default
+            if name == "device" and value is not None:
+                self._require_own_device(b, value)
+                continue
             if isinstance(default, Unsupported) and not default.allows(value):
                 b.fail(f"{self.name}({name}=…) is not supported", help=f"mlirtri has only {name}={default.default!r}")
         return self.function(b, *owner, *bound.args, **bound.kwargs)
+
+    def _require_own_device(self, b: Builder, device: Any) -> None:
+        if not b.is_own_device(device):
+            b.fail(
+                f"{self.name}() makes a tensor on the device that the kernel runs on, not on {device!s}",
+                help="leave out device=, or write x.device",
+            )
 
     def arguments(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call by parameter name; an empty dict for a call that does not bind."""

@@ -158,9 +158,9 @@ def _(b, input, *dims):
 
 @spelling("Tensor.to", ops="cast real")
 def _(b, input, *arguments, dtype=None, non_blocking=False, copy=False, memory_format=None, device=unsupported()):
-    """Cast for `x.to(dtype)` and `x.to(other)`; a kernel has one device, so `x.to("cuda")` is refused."""
+    """Cast for `x.to(dtype)` and `x.to(other)`; tensors do not move to another device."""
     for argument in arguments:
-        if isinstance(argument, bool):
+        if isinstance(argument, bool) or b.is_own_device(argument):
             continue
         other = b.type_of(argument)
         dtype = other.dtype if other is not None else _torch_dtype(b, argument)
@@ -195,6 +195,17 @@ for _word, _dtype in {
     register(f"Tensor.{_word}", _conversion(DTYPES[_dtype]), "cast real")
 
 
+def _stay(name):
+    def function(b, input, device=None, non_blocking=False, memory_format=None):
+        if not b.is_own_device(name):
+            b.fail(f"x.{name}() moves a tensor to another device", help=f"write with mlirtri.device({name!r}):")
+        return input
+
+    return function
+
+
+register("Tensor.cpu", _stay("cpu"), "")
+register("Tensor.cuda", _stay("cuda"), "")
 register("Tensor.contiguous", lambda b, input, memory_format=None: input, "")
 register("Tensor.detach", lambda b, input: input, "")
 

@@ -1,6 +1,6 @@
 """The functions of `torch` that shape tensors or make them, with torch's signatures and defaults.
 
-Results are values: nothing is a view. A kernel runs on one device, so `device=` and `layout=` are refused.
+Results are values: nothing is a view. `device=` takes the device that the kernel runs on; `layout=` is refused.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.dialect.promotion.dtype_rules import Operand
-from mlirtri.lowering.frontend.semantics.builder import Language, axis_of, dtype_or_none, integer, integers, language
+from mlirtri.lowering.frontend.semantics.axes import axis_of, integer, integers
+from mlirtri.lowering.frontend.semantics.builder import Language, dtype_or_none, language
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import common_size
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import cut as before
 from mlirtri.lowering.frontend.semantics.shapes import concatenate, strided

@@ -11,15 +11,8 @@ from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.semantics.builder import (
-    Language,
-    axes_of,
-    axis_of,
-    dtype_or_none,
-    integer,
-    integers,
-    language,
-)  # fmt: skip
+from mlirtri.lowering.frontend.semantics.axes import axes_of, axis_of, integer, integers
+from mlirtri.lowering.frontend.semantics.builder import Language, dtype_or_none, language
 from mlirtri.lowering.frontend.semantics.complex_numbers import integer_power, known_exponent
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import common_size, cut
 from mlirtri.lowering.frontend.semantics.shapes import full, reshape

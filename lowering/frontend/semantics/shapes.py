@@ -13,15 +13,8 @@ from mlirtri.dialect.base.tensor_type import shown_shape
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.semantics.builder import (
-    Language,
-    axes_of,
-    axis_of,
-    dtype_or_none,
-    integer,
-    integers,
-    language,
-)
+from mlirtri.lowering.frontend.semantics.axes import axes_of, axis_of, integer, integers
+from mlirtri.lowering.frontend.semantics.builder import Language, dtype_or_none, language
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, same_sizes
 
 

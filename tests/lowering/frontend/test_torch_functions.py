@@ -303,3 +303,41 @@ def test_repeats_are_one_operation():
     kernel = mt.jit(lambda x: x.repeat_interleave(2, dim=1)).compile(x)
     torch.testing.assert_close(kernel(x), x.repeat_interleave(2, dim=1))
     assert len(kernel.ir["tri"].splitlines()) < 10
+
+
+DEVICE = torch.device("cpu")
+
+
+def on_the_device(x, device):
+    y = torch.zeros(3, device=x.device) + torch.arange(3, dtype=x.dtype, device="cpu").to(x.device)
+    z = x.new_full((2,), 7, device=DEVICE).cpu() if x.device.type == "cpu" and not x.is_cuda else x
+    x.data.mul_(2)
+    return y, z.to(DEVICE, torch.float64), torch.eye(2, device=torch.device("cpu", 0)), torch.ones(1, device=device), x
+
+
+def test_tensors_are_made_on_the_kernels_device():
+    for device in ("cpu", DEVICE):
+        x = torch.ones(3)
+        expected = on_the_device(x.clone(), device)
+        for result, eager in zip(mt.jit(on_the_device)(x, device), expected, strict=True):
+            torch.testing.assert_close(result, eager)
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (lambda x: torch.zeros(2, device="cuda"), "makes a tensor on the device that the kernel runs on, not on cuda"),
+    (lambda x: x.cuda(), "x.cuda() moves a tensor to another device"),
+    (lambda x: x.to("cuda:0"), "tensors do not move between devices in a kernel"),
+    (lambda x: x.device.name, "a device has no attribute 'name' in a kernel"),
+])  # fmt: skip
+def test_other_devices_are_refused(function, message):
+    with pytest.raises(KernelError) as caught:
+        mt.jit(function)(torch.ones(2))
+    assert message in str(caught.value)
+
+
+def test_the_device_of_a_cuda_kernel():
+    def fives(x):
+        return torch.full((3,), 5.0, device=x.device) + x if x.is_cuda else x
+
+    kernel = mt.jit(fives).compile(mt.Tensor((3,), mt.float32), target="cuda")
+    assert "5.0" in kernel.ir["cuda"]

@@ -1,0 +1,49 @@
+"""Axes and other integers that a function of the language needs while compiling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlirtri.dialect.builder import TriValue
+from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.lowering.frontend.semantics.builder import describe
+
+_AT_COMPILE_TIME = "pass it as a Python int argument of the kernel, or annotate the size that it is with int"
+
+
+def integer(x: Any, label: str) -> int:
+    """Return a compile-time int; raises `KernelTypeError` for bools and tensors."""
+    if isinstance(x, bool) or not hasattr(type(x), "__index__"):
+        raise KernelTypeError(
+            f"{label} has to be an integer known at compile time, got {describe(x)}",
+            help=_AT_COMPILE_TIME if isinstance(x, TriValue) else None,
+        )
+    return int(x)
+
+
+def integers(x: Any, label: str) -> tuple[int, ...]:
+    """Return a compile-time int, or a tuple or list of them, as a tuple."""
+    if isinstance(x, (tuple, list)):
+        return tuple(integer(item, label) for item in x)
+    return (integer(x, label),)
+
+
+def axis_of(axis: Any, rank: int, label: str = "axis") -> int:
+    """Return an axis of a tensor of `rank` as a non-negative int; raises `KernelValueError`."""
+    axis = integer(axis, label)
+    if not -rank <= axis < rank:
+        raise KernelValueError(f"{label} {axis} is out of range for a tensor of rank {rank}")
+    return axis % rank
+
+
+def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
+    """Return axes, sorted and non-negative; None means all of them."""
+    if axis is None:
+        return tuple(range(rank))
+    # The libraries accept axis 0 and -1 of a scalar.
+    if rank == 0 and all(number in (0, -1) for number in integers(axis, "axis")):
+        return ()
+    axes = [axis_of(number, rank) for number in integers(axis, "axis")]
+    if len(set(axes)) != len(axes):
+        raise KernelValueError(f"an axis stands twice in {axis}")
+    return tuple(sorted(axes))
