@@ -73,6 +73,9 @@ class Eager:
         if np.any(condition):
             raise error(message)
 
+    def is_own_device(self, value):
+        return str(value) in ("cpu", "cpu:0")
+
     def require_inside(self, indices, size, wraps=True):
         values = np.asarray(indices)
         if np.any((values < (-size if wraps else 0)) | (values >= size)):
