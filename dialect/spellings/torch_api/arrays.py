@@ -148,6 +148,8 @@ def _(b, input, chunks, dim=0):
 @spelling("torch.tensor_split", ops="split")
 def _(b, input, indices_or_sections, dim=0):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
+    if helpers.is_tensor(b, indices_or_sections):
+        b.fail("the positions of tensor_split are known at compile time", help="pass a tuple of integers")
     if helpers.is_integer(indices_or_sections):
         return helpers.split_evenly(b, input, indices_or_sections, axis)
     return b.split(input, tuple(indices_or_sections), axis)
@@ -160,6 +162,8 @@ register("torch.unbind", lambda b, input, dim=0: helpers.unstacked(b, input, dim
 def _(b, input, dim, start, length):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
     size = helpers.shape_of(b, input)[axis]
+    if helpers.is_tensor(b, start) or helpers.is_tensor(b, length):
+        b.fail("the range of narrow is known at compile time", help="write a slice: x[:, start : start + length]")
     start = start + size if start < 0 else start
     if not 0 <= start <= start + length <= size:
         b.fail(f"the range from {start} of length {length} is not within dimension {dim} of size {size}")

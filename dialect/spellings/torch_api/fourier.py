@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.fourier import OPS
 from mlirtri.dialect.spellings.base.spelling import Builder, register, unsupported
 from mlirtri.dialect.spellings.numpy_api.fourier import (
@@ -43,10 +44,10 @@ def _enter(word: str, transform: Transform) -> None:
         return transform(b, one, input, lengths(n), (dim,), norm)
 
     def of_two(b, input, s=None, dim=(-2, -1), norm=None, *, out=unsupported()):
-        return transform(b, two, input, s, dim, norm)
+        return transform(b, two, input, s, helpers.as_tuple(dim), norm)
 
     def of_many(b, input, s=None, dim=None, norm=None, *, out=unsupported()):
-        return transform(b, many, input, s, dim, norm)
+        return transform(b, many, input, s, None if dim is None else helpers.as_tuple(dim), norm)
 
     for name, function in ((one, of_one), (two, of_two), (many, of_many)):
         register(name, function, _WITH_CONJUGATES)

@@ -227,6 +227,8 @@ def test_own_functions_follow_the_semantics(semantics):
         ("torch.nn.functional.relu\\(inplace=…\\) is not supported", Case(f"{F}.relu", X, inplace=True)),
         ("torch.zeros\\(\\) makes a tensor on the device", Case("torch.zeros", 2, device="cuda")),
         ("tensors do not move between devices", Case("Tensor.to", X, "cuda")),
+        ("the positions of tensor_split are known", Case("torch.tensor_split", X, X)),
+        ("the range of narrow is known", Case("torch.narrow", X, 0, X[0, 0], 1)),
         ("softmax needs dim", Case(f"{F}.softmax", X)),
         ("at least one of min and max", Case("torch.clamp", X)),
         ("rounding_mode is None, 'floor' or 'trunc'", Case("torch.div", X, X, rounding_mode="up")),
