@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeAlias
 
 from torch_mlir import execution_engine, ir, passmanager
 from torch_mlir.dialects import arith, bufferization, complex, ext, func, math, memref, quant, scf, tensor, vector
@@ -35,12 +35,16 @@ def find_dialects_in(package: str) -> None:
     _mlir.globals.append_dialect_search_prefix(package)
 
 
-def linalg_fill(value: Any, out: Any) -> Any:
+Result: TypeAlias = Any
+"""The value of an operation on a tensor; None for one on memory, which has no results."""
+
+
+def linalg_fill(value: ir.Value | ir.OpView, out: ir.Value | ir.OpView) -> Result:
     """Return `linalg.fill`: every element of a tensor, or of memory, is this scalar. Memory gives no result."""
     return _elementwise(linalg.FillOp, value, out)
 
 
-def linalg_copy(source: Any, out: Any) -> Any:
+def linalg_copy(source: ir.Value | ir.OpView, out: ir.Value | ir.OpView) -> Result:
     """Return `linalg.copy`: every element is that of `source`. Memory gives no result."""
     return _elementwise(linalg.CopyOp, source, out, cast=ir.Attribute.parse("#linalg.type_fn<cast_signed>"))
 

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder
+from mlirtri.dialect.spellings.base.spelling import Builder, Value
 
 Labels = tuple[Hashable, ...]
 OPS = "matmul multiply sum any transpose reshape cut cast"
@@ -27,7 +27,7 @@ class Term:
     labels: Labels
 
 
-def contracted(b: Builder, terms: Sequence[Term], output: Labels) -> Any:
+def contracted(b: Builder, terms: Sequence[Term], output: Labels) -> Value:
     """Return the product of the terms, summed over all labels that `output` lacks; all have one dtype."""
     sizes = _sizes(b, terms)
     terms = [_without_repeats(b, _without_ones(b, term, sizes)) for term in terms]
@@ -40,7 +40,7 @@ def contracted(b: Builder, terms: Sequence[Term], output: Labels) -> Any:
     return b.transpose(last.value, tuple(last.labels.index(label) for label in output))
 
 
-def _sizes(b: Builder, terms: Sequence[Term]) -> dict[Hashable, Any]:
+def _sizes(b: Builder, terms: Sequence[Term]) -> dict[Hashable, Value]:
     sizes: dict[Hashable, Any] = {}
     for term in terms:
         for label, size in zip(term.labels, helpers.shape_of(b, term.value), strict=True):
@@ -62,7 +62,7 @@ def _cost(terms: Sequence[Term], pair: tuple[int, int], output: Labels, sizes: d
     return not set(first.labels) & set(second.labels), size, pair
 
 
-def _without_ones(b: Builder, term: Term, sizes: dict[Hashable, Any]) -> Term:
+def _without_ones(b: Builder, term: Term, sizes: dict[Hashable, Value]) -> Term:
     """Return the term without axes of size 1 that are broadcast."""
     shape = helpers.shape_of(b, term.value)
     axes = [axis for axis, label in enumerate(term.labels) if shape[axis] != 1 or sizes[label] == 1]
@@ -108,7 +108,7 @@ def _pair(b: Builder, x: Term, y: Term, output_labels: set[Hashable]) -> Term:
     return Term(b.reshape(product, tuple(sizes[label] for label in labels)), labels)
 
 
-def _with_axes(b: Builder, term: Term, labels: Labels) -> Any:
+def _with_axes(b: Builder, term: Term, labels: Labels) -> Value:
     """Return the term with its axes in the order of `labels`, with size 1 for those it lacks."""
     term_labels = [label for label in labels if label in term.labels]
     value = b.transpose(term.value, tuple(term.labels.index(label) for label in term_labels))
@@ -116,7 +116,7 @@ def _with_axes(b: Builder, term: Term, labels: Labels) -> Any:
     return b.reshape(value, tuple(sizes.get(label, 1) for label in labels))
 
 
-def _matrices(b: Builder, term: Term, groups: tuple[list[Hashable], ...]) -> Any:
+def _matrices(b: Builder, term: Term, groups: tuple[list[Hashable], ...]) -> Value:
     """Return the term with one axis per group of labels; without the first one where that is empty."""
     order = [label for group in groups for label in group]
     value = b.transpose(term.value, tuple(term.labels.index(label) for label in order))

@@ -9,13 +9,13 @@ Parts are a pair ``(real, imaginary)``, or ``(real,)`` for real elements. Length
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import cos, isqrt, pi, sin
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder
+from mlirtri.dialect.spellings.base.spelling import Builder, Value
 
 FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
 LARGEST_MATRIX = 64
@@ -31,7 +31,7 @@ FORWARD, INVERSE = -1, 1
 Parts = tuple[Any, ...]
 
 
-def parts_of(b: Builder, x: Any) -> Parts:
+def parts_of(b: Builder, x: Value) -> Parts:
     """Return the real part, and for complex `x` the imaginary part, in float64."""
     if b.type_of(x).dtype.is_complex:
         return b.cast(b.real(x), FLOAT64), b.cast(b.imag(x), FLOAT64)
@@ -56,7 +56,7 @@ def half_transformed(b: Builder, parts: Parts, axis: int) -> Parts:
     return _along(b, parts, axis, half)
 
 
-def real_from_half(b: Builder, parts: Parts, axis: int, length: int) -> Any:
+def real_from_half(b: Builder, parts: Parts, axis: int, length: int) -> Value:
     """Return the real inverse transform of `length` elements from the first half of a Hermitian axis, unscaled.
 
     Imaginary parts of elements that are their own conjugates are ignored, as by the libraries.
@@ -78,7 +78,7 @@ def real_from_half(b: Builder, parts: Parts, axis: int, length: int) -> Any:
     return _along(b, resized_parts, axis, inverse)[0]
 
 
-def resized(b: Builder, x: Any, axis: int, length: int) -> Any:
+def resized(b: Builder, x: Value, axis: int, length: int) -> Value:
     """Return `x` cut, or filled with zeros at its end, to `length` elements along `axis`."""
     shape = helpers.shape_of(b, x)
     if length <= shape[axis]:
@@ -86,13 +86,13 @@ def resized(b: Builder, x: Any, axis: int, length: int) -> Any:
     return b.pad(x, [(0, length - size if position == axis else 0) for position, size in enumerate(shape)], 0)
 
 
-def _along(b: Builder, parts: Parts, axis: int, function: Any) -> Parts:
+def _along(b: Builder, parts: Parts, axis: int, function: Callable[[Parts], Parts]) -> Parts:
     """Return the parts of `function` applied with `axis` as the last one."""
     moved = tuple(helpers.moved(b, part, axis, -1) for part in parts)
     return tuple(helpers.moved(b, part, -1, axis) for part in function(moved))
 
 
-def _first(b: Builder, x: Any, count: int) -> Any:
+def _first(b: Builder, x: Value, count: int) -> Value:
     return b.cut(x, helpers.rank_of(b, x) - 1, slice(0, count))
 
 
@@ -172,7 +172,7 @@ def _root(length: int, power: int, sign: int) -> tuple[float, float]:
     return cos(angle), sign * sin(angle)
 
 
-def _roots(b: Builder, length: int, rows: int, columns: int, sign: int) -> tuple[Any, Any]:
+def _roots(b: Builder, length: int, rows: int, columns: int, sign: int) -> tuple[Value, Value]:
     """Return cosines and sines of the products of row and column, of shape ``(rows, columns)``."""
     if length <= LARGEST_LITERAL:
         roots = [_root(length, row * column, sign) for row in range(rows) for column in range(columns)]

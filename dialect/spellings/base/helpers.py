@@ -11,34 +11,34 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.dtype_rules import default_dtype
-from mlirtri.dialect.spellings.base.spelling import Builder
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value
 from mlirtri.errors import KernelValueError
 
 
-def shape_of(b: Builder, x: Any) -> tuple[int, ...]:
+def shape_of(b: Builder, x: Value) -> tuple[int, ...]:
     """Return the shape of a tensor; () for a Python scalar."""
     kind = b.type_of(x)
     return () if kind is None else kind.shape
 
 
-def rank_of(b: Builder, x: Any) -> int:
+def rank_of(b: Builder, x: Value) -> int:
     """Return the rank of a tensor; 0 for a Python scalar."""
     return len(shape_of(b, x))
 
 
-def is_tensor(b: Builder, x: Any) -> bool:
+def is_tensor(b: Builder, x: Value) -> bool:
     """Return whether x is a tensor and no Python scalar, known or run-time."""
     return b.type_of(x) is not None and b.weak_kind(x) is None
 
 
-def require_tensor(b: Builder, name: str, x: Any, help: str | None = None) -> None:
+def require_tensor(b: Builder, name: str, x: Value, help: str | None = None) -> None:
     """Fail unless x is a tensor."""
     if not is_tensor(b, x):
         kind = b.weak_kind(x) or type(x).__name__
         b.fail(f"{name} takes a tensor here, not a Python {kind}", help=help)
 
 
-def require_rank(b: Builder, name: str, x: Any, ranks: Sequence[int]) -> None:
+def require_rank(b: Builder, name: str, x: Value, ranks: Sequence[int]) -> None:
     """Fail unless the rank of x is one of `ranks`."""
     if rank_of(b, x) not in ranks:
         allowed = " or ".join(str(rank) for rank in ranks)
@@ -57,7 +57,7 @@ def is_integer(value: Any) -> bool:
     return hasattr(type(value), "__index__") and not isinstance(value, bool)
 
 
-def counts_in_integers(b: Builder, *bounds: Any) -> bool:
+def counts_in_integers(b: Builder, *bounds: Value) -> bool:
     """Return whether the bounds of a range are integers, at compile time or at run time."""
     kinds = [b.type_of(bound) for bound in bounds]
     return all(
@@ -70,7 +70,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def one_axis(b: Builder, axis: Any, rank: int) -> int:
+def one_axis(b: Builder, axis: Argument, rank: int) -> int:
     """Return `axis` counted from the front; fail unless it is an int in range."""
     if not is_integer(axis):
         b.fail(f"an axis is an integer known at compile time, not {_described(b, axis)}")
@@ -79,11 +79,11 @@ def one_axis(b: Builder, axis: Any, rank: int) -> int:
     return axis % rank
 
 
-def _described(b: Builder, value: Any) -> str:
+def _described(b: Builder, value: Value) -> str:
     return repr(value) if b.type_of(value) is None else str(b.type_of(value))
 
 
-def many_axes(b: Builder, axes: Any, rank: int) -> tuple[int, ...]:
+def many_axes(b: Builder, axes: Argument, rank: int) -> tuple[int, ...]:
     """Return one axis or several, counted from the front; fail where one is repeated."""
     result = tuple(one_axis(b, axis, rank) for axis in as_tuple(axes))
     if len(set(result)) < len(result):
@@ -91,14 +91,14 @@ def many_axes(b: Builder, axes: Any, rank: int) -> tuple[int, ...]:
     return result
 
 
-def converted(b: Builder, x: Any, dtype: DType) -> Any:
+def converted(b: Builder, x: Value, dtype: DType) -> Value:
     """Return `x.astype(dtype)`; the real part of a complex x where the dtype is real."""
     kind = b.type_of(x)
     loses = kind is not None and kind.dtype.is_complex and not (dtype.is_complex or dtype.is_bool)
     return b.cast(b.real(x) if loses else x, dtype)
 
 
-def swapped(b: Builder, x: Any, first: Any, second: Any) -> Any:
+def swapped(b: Builder, x: Value, first: Value, second: Value) -> Value:
     """Return `x` with two axes exchanged."""
     rank = rank_of(b, x)
     first, second = one_axis(b, first, rank), one_axis(b, second, rank)
@@ -107,7 +107,7 @@ def swapped(b: Builder, x: Any, first: Any, second: Any) -> Any:
     return b.transpose(x, tuple(order))
 
 
-def moved(b: Builder, x: Any, source: Any, destination: Any) -> Any:
+def moved(b: Builder, x: Value, source: Argument, destination: Argument) -> Value:
     """Return `x` with the axes `source` at the positions `destination` and the others in their order."""
     rank = rank_of(b, x)
     source, destination = many_axes(b, source, rank), many_axes(b, destination, rank)
@@ -118,14 +118,14 @@ def moved(b: Builder, x: Any, source: Any, destination: Any) -> Any:
     return b.transpose(x, tuple(sources[axis] if axis in sources else next(others) for axis in range(rank)))
 
 
-def matrix_transposed(b: Builder, name: str, x: Any) -> Any:
+def matrix_transposed(b: Builder, name: str, x: Value) -> Value:
     """Return `x` with its last two axes exchanged; fail below rank 2."""
     if rank_of(b, x) < 2:
         b.fail(f"{name} takes a tensor of rank 2 or more, not {b.type_of(x)}")
     return swapped(b, x, -2, -1)
 
 
-def split_evenly(b: Builder, x: Any, sections: int, axis: int) -> Any:
+def split_evenly(b: Builder, x: Value, sections: int, axis: int) -> Value:
     """Split `x` into `sections` parts whose sizes differ by at most 1, the larger ones first."""
     if not is_integer(sections) or sections < 1:
         b.fail(f"the number of sections is a positive compile-time integer, not {_described(b, sections)}")
@@ -134,7 +134,7 @@ def split_evenly(b: Builder, x: Any, sections: int, axis: int) -> Any:
     return b.split(x, ends, axis)
 
 
-def triangle(b: Builder, rows: int, columns: int, diagonal: int, lower: bool) -> Any:
+def triangle(b: Builder, rows: int, columns: int, diagonal: int, lower: bool) -> Value:
     """Return a bool matrix that is true on and below (above) the diagonal."""
     row = b.reshape(b.arange(0, rows, 1, default_dtype("numpy", "int")), (rows, 1))
     column = b.reshape(b.arange(0, columns, 1, default_dtype("numpy", "int")), (1, columns))
@@ -142,7 +142,7 @@ def triangle(b: Builder, rows: int, columns: int, diagonal: int, lower: bool) ->
     return compare(b.subtract(column, row), diagonal)
 
 
-def trimmed(b: Builder, name: str, x: Any, diagonal: int, lower: bool) -> Any:
+def trimmed(b: Builder, name: str, x: Value, diagonal: int, lower: bool) -> Value:
     """Return `tril` or `triu` of the last two axes: `x` with zeros outside the triangle."""
     if rank_of(b, x) < 2:
         b.fail(f"{name} takes a tensor of rank 2 or more, not {b.type_of(x)}")
@@ -150,7 +150,7 @@ def trimmed(b: Builder, name: str, x: Any, diagonal: int, lower: bool) -> Any:
     return b.where(triangle(b, rows, columns, diagonal, lower), x, b.full((), 0, b.type_of(x).dtype))
 
 
-def diagonal(b: Builder, x: Any, offset: int) -> Any:
+def diagonal(b: Builder, x: Value, offset: int) -> Value:
     """Return the diagonal of the last two axes: every (columns + 1)th element of each matrix in row-major order."""
     *batch, rows, columns = shape_of(b, x)
     if not b.type_of(x).is_static:
@@ -162,7 +162,7 @@ def diagonal(b: Builder, x: Any, offset: int) -> Any:
     return b.cut(flat, len(batch), slice(start, stop, columns + 1) if count else slice(0, 0))
 
 
-def _run_time_diagonal(b: Builder, x: Any, offset: int) -> Any:
+def _run_time_diagonal(b: Builder, x: Value, offset: int) -> Value:
     require_rank(b, "a matrix of run-time size", x, (2,))
     rows, columns = shape_of(b, x)
     count = b.smaller_size(rows - max(-offset, 0), columns - max(offset, 0))
@@ -170,13 +170,13 @@ def _run_time_diagonal(b: Builder, x: Any, offset: int) -> Any:
     return b.pick(x, b.add(along, max(-offset, 0)), b.add(along, max(offset, 0)))
 
 
-def at_least(b: Builder, x: Any, rank: int) -> Any:
+def at_least(b: Builder, x: Value, rank: int) -> Value:
     """Return `x` with leading axes of size 1, up to `rank`."""
     shape = shape_of(b, x)
     return x if len(shape) >= rank else b.reshape(x, (1,) * (rank - len(shape)) + shape)
 
 
-def flattened(b: Builder, x: Any, first: int = 0, last: int = -1) -> Any:
+def flattened(b: Builder, x: Value, first: int = 0, last: int = -1) -> Value:
     """Return `x` with the axes from `first` to `last` merged into one."""
     shape = shape_of(b, x)
     if not shape:
@@ -187,7 +187,7 @@ def flattened(b: Builder, x: Any, first: int = 0, last: int = -1) -> Any:
     return b.reshape(x, (*shape[:first], prod(shape[first : last + 1]), *shape[last + 1 :]))
 
 
-def filled(b: Builder, shape: Any, value: Any, dtype: Any, library: str) -> Any:
+def filled(b: Builder, shape: Argument, value: Value, dtype: Argument, library: str) -> Value:
     """Return a tensor filled with one value, by default of the dtype that `library` gives such a value."""
     shape = as_tuple(shape)
     if (kind := b.weak_kind(value)) is not None:
@@ -197,14 +197,14 @@ def filled(b: Builder, shape: Any, value: Any, dtype: Any, library: str) -> Any:
     return b.broadcast_to(b.cast(value, dtype) if dtype else value, shape)
 
 
-def unstacked(b: Builder, x: Any, axis: Any) -> tuple[Any, ...]:
+def unstacked(b: Builder, x: Value, axis: Argument) -> tuple[Value, ...]:
     """Return the slices of `x` along an axis, without that axis."""
     axis = one_axis(b, axis, rank_of(b, x))
     size = shape_of(b, x)[axis]
     return tuple(b.squeeze(part, axis) for part in b.split(x, size, axis)) if size else ()
 
 
-def size_of(b: Builder, x: Any, axis: Any = None) -> int:
+def size_of(b: Builder, x: Value, axis: Argument = None) -> int:
     """Return the number of elements of `x`, or its size along an axis, as a Python int."""
     shape = shape_of(b, x)
     return prod(shape) if axis is None else shape[one_axis(b, axis, len(shape))]
@@ -220,7 +220,7 @@ def inferred_sizes(b: Builder, parts: tuple[int, ...], size: int) -> tuple[int, 
     return parts
 
 
-def expanded_shape(b: Builder, x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def expanded_shape(b: Builder, x: Value, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of `x.expand(shape)`, where -1 keeps a size of `x`."""
     current = shape_of(b, x)
     if len(shape) < len(current) or any(size == -1 for size in shape[: len(shape) - len(current)]):
@@ -229,7 +229,7 @@ def expanded_shape(b: Builder, x: Any, shape: tuple[int, ...]) -> tuple[int, ...
     return tuple(old if size == -1 else size for size, old in zip(shape, padded, strict=True))
 
 
-def reinterpreted(b: Builder, x: Any, dtype: DType) -> Any:
+def reinterpreted(b: Builder, x: Value, dtype: DType) -> Value:
     """Return `x.view(dtype)`: its bytes as another dtype, along the last axis where the widths differ."""
     source = b.type_of(x).dtype
     if source == dtype:
@@ -255,14 +255,14 @@ def reinterpreted(b: Builder, x: Any, dtype: DType) -> Any:
     return b.bitcast(b.sum(b.left_shift(parts, places), axis=-1, keepdims=False, dtype=width), dtype)
 
 
-def _reinterpreted_bools(b: Builder, x: Any, dtype: DType) -> Any:
+def _reinterpreted_bools(b: Builder, x: Value, dtype: DType) -> Value:
     """Return booleans as bytes, or bytes as booleans, which are true where they are not 0."""
     if b.type_of(x).dtype.is_bool:
         return reinterpreted(b, b.cast(x, DTYPES["uint8"]), dtype)
     return b.not_equal(reinterpreted(b, x, DTYPES["uint8"]), 0)
 
 
-def _merged_last(b: Builder, parts: Any, rank: int) -> Any:
+def _merged_last(b: Builder, parts: Value, rank: int) -> Value:
     """Return `parts` with its last two axes as one; fail for an array of rank 0, whose size cannot change."""
     if not rank:
         b.fail("an array of rank 0 is viewed as a dtype of the same width only, as in NumPy")
@@ -270,7 +270,7 @@ def _merged_last(b: Builder, parts: Any, rank: int) -> Any:
     return b.reshape(parts, (*shape[:-2], shape[-2] * shape[-1]))
 
 
-def _split_last(b: Builder, x: Any, count: int) -> Any:
+def _split_last(b: Builder, x: Value, count: int) -> Value:
     """Return `x` with its last axis as groups of `count`; fail where the size is no multiple of it."""
     shape = shape_of(b, x)
     if not shape or not isinstance(shape[-1], int):

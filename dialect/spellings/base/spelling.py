@@ -15,11 +15,16 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import did_you_mean
+
+Value: TypeAlias = Any
+"""A value of a kernel: the builder's tensor or run-time scalar, a Python number, or a tuple or list of values."""
+Argument: TypeAlias = Any
+"""An argument such as an axis, a shape or a mode, as the kernel gives it: a spelling refuses what its library does."""
 
 
 class Builder(Protocol):
@@ -28,27 +33,27 @@ class Builder(Protocol):
     semantics: str
     """``numpy`` or ``torch``: the dtype rules, independent of the spelling's library."""
 
-    def type_of(self, value: Any) -> TensorType | None:
+    def type_of(self, value: Value) -> TensorType | None:
         """Return the type of a tensor or run-time scalar; None for a compile-time Python value."""
         ...
 
-    def weak_kind(self, value: Any) -> str | None:
+    def weak_kind(self, value: Value) -> str | None:
         """Return ``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for anything else."""
         ...
 
-    def python_scalar(self, value: Any) -> Any:
+    def python_scalar(self, value: Value) -> Value:
         """Return a rank-0 float tensor as the weak Python scalar of `float(x)`; Python scalars unchanged."""
         ...
 
-    def number_of(self, size: Any) -> Any:
+    def number_of(self, size: Value) -> Value:
         """Return a size as an operand: an int, or a run-time integer."""
         ...
 
-    def size_from(self, number: Any) -> Any:
+    def size_from(self, number: Value) -> Value:
         """Return an integer, known or run-time, as a size; 0 for a negative one."""
         ...
 
-    def smaller_size(self, x: Any, y: Any) -> Any:
+    def smaller_size(self, x: Value, y: Value) -> Value:
         """Return the smaller of two sizes, known or run-time."""
         ...
 
@@ -56,11 +61,11 @@ class Builder(Protocol):
         """Raise `KernelTypeError` at the user's line."""
         ...
 
-    def check(self, condition: Any, error: type[Exception], message: str) -> None:
+    def check(self, condition: Value, error: type[Exception], message: str) -> None:
         """Raise `error` after the call, at the user's line, if any element of a bool tensor is true."""
         ...
 
-    def require_inside(self, indices: Any, size: Any, wraps: bool = True) -> None:
+    def require_inside(self, indices: Value, size: Value, wraps: bool = True) -> None:
         """Raise `IndexError` after the call if an index of an axis is outside; `wraps` says that -1 is the last one."""
         ...
 
@@ -80,7 +85,7 @@ class Unsupported:
     def __repr__(self) -> str:
         return repr(self.default)
 
-    def allows(self, value: Any) -> bool:
+    def allows(self, value: Value) -> bool:
         return value is self.default or (type(value) is type(self.default) and value == self.default)
 
 
@@ -118,7 +123,7 @@ class Spelling:
     def __str__(self) -> str:
         return f"{self.name}{self.signature}"
 
-    def call(self, b: Builder, /, *arguments: Any, **keywords: Any) -> Any:
+    def call(self, b: Builder, /, *arguments: Value, **keywords: Value) -> Value:
         """Return the result of the call: a value of the builder, a Python value, or a tuple. Fails through `b.fail`."""
         owner, arguments = (arguments[:1], arguments[1:]) if self.is_method else ((), arguments)
         try:
@@ -143,7 +148,7 @@ class Spelling:
                 help="leave out device=, or write x.device",
             )
 
-    def arguments(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, arguments: Sequence[Value], keywords: Mapping[str, Value]) -> dict[str, Value]:
         """Return the arguments of a call by parameter name; an empty dict for a call that does not bind."""
         try:
             bound = self.signature.bind(*arguments[1 if self.is_method else 0 :], **self._renamed(dict(keywords)))

@@ -7,10 +7,10 @@ from typing import Any
 from mlirtri.dialect.promotion.dtype_rules import Operand, common_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.contraction import Term, contracted
-from mlirtri.dialect.spellings.base.spelling import Builder
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value
 
 
-def einsum(b: Builder, subscripts: Any, values: list[Any], dtype: Any = None) -> Any:
+def einsum(b: Builder, subscripts: Argument, values: list[Value], dtype: Argument = None) -> Value:
     """Return `numpy.einsum` or `torch.einsum`."""
     labels, output = _parsed(b, subscripts, [helpers.rank_of(b, x) for x in values])
     dtype = dtype or common_dtype(b.semantics, [Operand(b.type_of(x).dtype, rank=1) for x in values])
@@ -18,7 +18,7 @@ def einsum(b: Builder, subscripts: Any, values: list[Any], dtype: Any = None) ->
     return contracted(b, terms, output)
 
 
-def _parsed(b: Builder, subscripts: Any, ranks: list[int]) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
+def _parsed(b: Builder, subscripts: Argument, ranks: list[int]) -> tuple[list[tuple[Value, ...]], tuple[Value, ...]]:
     """Return the labels of each operand and of the result; ``...`` becomes ints, counted from the last axis."""
     if not isinstance(subscripts, str):
         b.fail("einsum takes its subscripts as a string", help="numpy.einsum('ij,jk->ik', a, b)")
@@ -41,7 +41,7 @@ def _parsed(b: Builder, subscripts: Any, ranks: list[int]) -> tuple[list[tuple[A
     return terms, output
 
 
-def _labels(b: Builder, part: str, rank: int) -> tuple[Any, ...]:
+def _labels(b: Builder, part: str, rank: int) -> tuple[Value, ...]:
     before, dots, after = part.partition("...")
     count = rank - len(before) - len(after)
     if count < 0 or (count and not dots) or (before + after and not (before + after).isalpha()):
@@ -49,13 +49,13 @@ def _labels(b: Builder, part: str, rank: int) -> tuple[Any, ...]:
     return (*before, *range(-count, 0), *after)
 
 
-def in_common_dtype(b: Builder, x: Any, y: Any) -> tuple[Any, Any]:
+def in_common_dtype(b: Builder, x: Value, y: Value) -> tuple[Value, Value]:
     """Return both operands in the dtype that the library promotes them to."""
     dtype = common_dtype(b.semantics, [Operand(b.type_of(operand).dtype, rank=1) for operand in (x, y)])
     return b.cast(x, dtype), b.cast(y, dtype)
 
 
-def tensordot(b: Builder, x: Any, y: Any, axes: Any) -> Any:
+def tensordot(b: Builder, x: Value, y: Value, axes: Argument) -> Value:
     """Return `numpy.tensordot` or `torch.tensordot`."""
     ranks = helpers.rank_of(b, x), helpers.rank_of(b, y)
     if helpers.is_integer(axes):
@@ -78,7 +78,7 @@ def tensordot(b: Builder, x: Any, y: Any, axes: Any) -> Any:
     return contracted(b, [Term(x, tuple(x_labels)), Term(y, tuple(y_labels))], tuple(output))
 
 
-def kron(b: Builder, x: Any, y: Any) -> Any:
+def kron(b: Builder, x: Value, y: Value) -> Value:
     """Return `numpy.kron` or `torch.kron`."""
     rank = max(helpers.rank_of(b, x), helpers.rank_of(b, y))
     shapes = [(*[1] * (rank - helpers.rank_of(b, operand)), *helpers.shape_of(b, operand)) for operand in (x, y)]
@@ -87,7 +87,7 @@ def kron(b: Builder, x: Any, y: Any) -> Any:
     return b.reshape(b.multiply(outer, within), tuple(m * n for m, n in zip(*shapes, strict=True)))
 
 
-def cross(b: Builder, x: list[Any], y: list[Any], axis: Any) -> Any:
+def cross(b: Builder, x: list[Value], y: list[Value], axis: Argument) -> Value:
     """Return the cross product of components; of two vectors of length 2 its third component."""
 
     def part(first: int, second: int) -> Any:

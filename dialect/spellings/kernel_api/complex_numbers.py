@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, register, share, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, Value, register, share, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import as_array, is_complex
 
 COMPLEX128 = DTYPES["complex128"]
@@ -98,7 +98,7 @@ def _(b, input, other, *, out=unsupported()):
 register("torch.is_complex", lambda b, input: is_complex(b, input), "")
 
 
-def _require_floats(b: Builder, name: str, *parts: Any) -> None:
+def _require_floats(b: Builder, name: str, *parts: Value) -> None:
     kinds = [helpers.is_tensor(b, part) and b.type_of(part).dtype for part in parts]
     if kinds[0] != kinds[1] or not kinds[0] or not kinds[0].is_float or kinds[0].bits < 32:
         b.fail(f"{name} takes two tensors, both of float32 or both of float64")

@@ -10,7 +10,15 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, share_writing, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import (
+    Argument,
+    Builder,
+    Value,
+    register,
+    share_writing,
+    spelling,
+    unsupported,
+)
 from mlirtri.dialect.spellings.kernel_api import methods  # noqa: F401 # registers the methods that write here
 from mlirtri.dialect.spellings.numpy_api.positions import positions_of
 from mlirtri.dialect.spellings.numpy_api.sequences import partitioning, sorting
@@ -22,7 +30,7 @@ register("ndarray.sort", sorting("sort"), "sort reshape", writes=True)
 register("ndarray.partition", partitioning("sort"), "sort reshape", writes=True)
 
 
-def _everywhere(b: Builder, x: Any, value: Any) -> Any:
+def _everywhere(b: Builder, x: Value, value: Value) -> Value:
     if helpers.rank_of(b, value):
         b.fail(f"fill takes one number, not {b.type_of(value)}", help="x[...] = values")
     return b.broadcast_to(b.cast(value, b.type_of(x).dtype), helpers.shape_of(b, x))
@@ -65,7 +73,7 @@ def _(b, a, val, wrap=unsupported(False)):
 # --- ufuncs at indices ---------------------------------------------------------------------------------------------
 
 
-def _flat_positions(b: Builder, a: Any, indices: Any) -> Any:
+def _flat_positions(b: Builder, a: Value, indices: Value) -> Value:
     """Return the row-major indices of elements, from one tensor of indices for rank 1 or one per axis."""
     shape = helpers.shape_of(b, a)
     parts = indices if isinstance(indices, tuple) else (indices,)
@@ -100,7 +108,7 @@ register("numpy.subtract.at", _adding_at(-1), f"{ADDING} negative", writes=True)
 # --- sums at indices of torch --------------------------------------------------------------------------------------
 
 
-def _added_along(b: Builder, name: str, input: Any, dim: Any, index: Any, source: Any) -> Any:
+def _added_along(b: Builder, name: str, input: Value, dim: Argument, index: Value, source: Argument) -> Value:
     """Return `input` with `source` added where its elements lie, but along `dim` where `index`, of its rank, says."""
     shape, sizes = helpers.shape_of(b, input), helpers.shape_of(b, index)
     dim = helpers.one_axis(b, dim, len(shape))

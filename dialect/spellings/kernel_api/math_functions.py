@@ -14,7 +14,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, register
+from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, Value, register
 
 FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
 
@@ -26,19 +26,19 @@ _UNARY = (
 )  # fmt: skip
 
 
-def _float(b: Builder, x: Any) -> Any:
+def _float(b: Builder, x: Value) -> Value:
     return b.cast(x, FLOAT64) if b.weak_kind(x) != "float" else x
 
 
-def _log(b: Builder, x: Any, base: Any = None) -> Any:
+def _log(b: Builder, x: Value, base: Value = None) -> Value:
     return b.log(_float(b, x)) if base is None else b.divide(b.log(_float(b, x)), b.log(_float(b, base)))
 
 
-def _degrees(b: Builder, x: Any) -> Any:
+def _degrees(b: Builder, x: Value) -> Value:
     return b.multiply(_float(b, x), 180.0 / math.pi)
 
 
-def _radians(b: Builder, x: Any) -> Any:
+def _radians(b: Builder, x: Value) -> Value:
     return b.multiply(_float(b, x), math.pi / 180.0)
 
 
@@ -68,14 +68,14 @@ _RUN_TIME: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-def _fold(b: Builder, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def _fold(b: Builder, name: str, arguments: tuple[Value, ...], keywords: dict[str, Value]) -> Value:
     try:
         return getattr(math, name)(*arguments, **keywords)
     except (ValueError, OverflowError, TypeError) as error:
         b.fail(f"math.{name}: {error}")
 
 
-def _run(b: Builder, name: str, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+def _run(b: Builder, name: str, arguments: tuple[Value, ...], keywords: dict[str, Value]) -> Value:
     if name not in _RUN_TIME:
         b.fail(f"math.{name} takes numbers that are known at compile time only", help="use tensor operations")
     for x in arguments:

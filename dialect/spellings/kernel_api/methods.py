@@ -6,11 +6,9 @@ Most are functions of the library with the tensor as first argument; here are th
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, share, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, register, share, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api import (  # noqa: F401
     arrays,
     composed_functions,
@@ -167,7 +165,7 @@ def _(b, input, *arguments, dtype=None, non_blocking=False, copy=False, memory_f
     return input if dtype is None else helpers.converted(b, input, _torch_dtype(b, dtype))
 
 
-def _torch_dtype(b: Builder, dtype: Any) -> DType:
+def _torch_dtype(b: Builder, dtype: Argument) -> DType:
     result = None if isinstance(dtype, str) else find_dtype(dtype)
     if result is not None:
         return result

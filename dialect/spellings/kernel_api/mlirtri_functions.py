@@ -6,13 +6,11 @@ Axes are `axis` and `keepdims`; torch's `dim` and `keepdim` are taken as well.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.promotion.dtype_rules import default_dtype
 from mlirtri.dialect.promotion.tables import COMPARISONS, FLOAT_FUNCTIONS, PREDICATES
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, register, spelling
 from mlirtri.dialect.spellings.torch_api import networks
 
 _UNARY = (
@@ -178,7 +176,7 @@ def _(b, x, k=0):
 # --- creation ------------------------------------------------------------------------------------------------------
 
 
-def _dtype(b: Builder, dtype: Any, kind: str = "float"):
+def _dtype(b: Builder, dtype: Argument, kind: str = "float"):
     return default_dtype(b.semantics, kind) if dtype is None else as_dtype(dtype)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.promotion.dtype_rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import (
     COMPLEX128,
     FLOAT64,
@@ -21,7 +21,7 @@ from mlirtri.dialect.spellings.numpy_api.ufuncs import (
 )
 
 
-def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
+def in_floats(b: Builder, *operands: Value) -> tuple[Value, ...]:
     """Return the operands in the common float or complex dtype of NumPy's binary functions."""
     kinds = [Operand(None, weak) if (weak := b.weak_kind(x)) else Operand(b.type_of(x).dtype) for x in operands]
     has_complex = any(kind.own.is_complex for kind in kinds)
@@ -31,7 +31,7 @@ def in_floats(b: Builder, *operands: Any) -> tuple[Any, ...]:
     return tuple(b.cast(x, dtype) for x in operands)
 
 
-def inexact_of(b: Builder, x: Any) -> Any:
+def inexact_of(b: Builder, x: Value) -> Value:
     """Return `x`, cast to float64 unless its dtype is inexact, as NumPy's Python functions do."""
     x = as_array(b, x)
     return x if b.type_of(x).dtype.is_inexact else b.cast(x, FLOAT64)
@@ -119,7 +119,7 @@ class IntegerInfo(NamedTuple):
     dtype: DType
 
 
-def _described(b: Builder, value: Any) -> DType:
+def _described(b: Builder, value: Value) -> DType:
     kind = b.type_of(value)
     return dtype_of(b, value) if kind is None else kind.dtype
 
@@ -153,7 +153,7 @@ def largest(dtype: DType) -> float:
     return float(ml_dtypes.finfo(dtype.numpy).max)
 
 
-def numbers_of(b: Builder, x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+def numbers_of(b: Builder, x: Value, nan: Value, posinf: Value, neginf: Value) -> Value:
     """Return `nan_to_num` of NumPy and torch."""
     dtype = b.type_of(x).dtype
     if dtype.is_complex:
@@ -182,13 +182,13 @@ register("numpy.isneginf", lambda b, x, out=unsupported(): b.equal(as_array(b, x
 CLOSE = "subtract abs multiply add less_equal isfinite logical_and logical_or equal isnan cast"
 
 
-def close(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
+def close(b: Builder, x: Value, y: Value, rtol: Value, atol: Value, equal_nan: Argument) -> Value:
     """Return ``|x - y| <= atol + rtol * |y|``; infinities are close to themselves only."""
     x, y = in_floats(b, x, y)
     return within(b, x, y, b.add(b.multiply(b.abs(y), rtol), atol), equal_nan)
 
 
-def within(b: Builder, x: Any, y: Any, bound: Any, equal_nan: Any) -> Any:
+def within(b: Builder, x: Value, y: Value, bound: Value, equal_nan: Argument) -> Value:
     """Return ``|x - y| <= bound`` for finite y, and ``x == y``; with `equal_nan` two NaN are equal."""
     near = b.logical_and(b.less_equal(b.abs(b.subtract(x, y)), bound), b.isfinite(y))
     result = b.logical_or(near, b.equal(x, y))

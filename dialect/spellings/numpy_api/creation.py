@@ -6,19 +6,18 @@ Ranges compute as NumPy does, ``i * step + start``; their length is known at com
 from __future__ import annotations
 
 from math import log10
-from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.dtype_rules import Operand, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.composed_functions import in_floats
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays, as_array, is_complex, numpy_dtype
 
 BOOL, COMPLEX128 = DTYPES["bool"], DTYPES["complex128"]
 
 
-def counted(b: Builder, num: Any, name: str) -> Any:
+def counted(b: Builder, num: Value, name: str) -> Value:
     """Return the number of elements of a range, as an int or a run-time integer."""
     if b.type_of(num) is not None and b.type_of(num).dtype.is_integer and not helpers.rank_of(b, num):
         return num
@@ -27,11 +26,11 @@ def counted(b: Builder, num: Any, name: str) -> Any:
     return int(num)
 
 
-def _wide(b: Builder, x: Any) -> DType:
+def _wide(b: Builder, x: Value) -> DType:
     return COMPLEX128 if is_complex(b, x) else FLOAT64
 
 
-def evenly(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Any, Any]:
+def evenly(b: Builder, start: Value, stop: Value, num: Value, endpoint: bool) -> tuple[Value, Value]:
     """Return `num` values from `start` to `stop` along a new first axis, and their step."""
     if b.type_of(num) is not None:
         return _evenly_at_run_time(b, start, stop, num, endpoint)
@@ -49,7 +48,7 @@ def evenly(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple
     return b.where(b.equal(index, parts), stop, values) if endpoint else values, step
 
 
-def _evenly_at_run_time(b: Builder, start: Any, stop: Any, num: Any, endpoint: bool) -> tuple[Any, Any]:
+def _evenly_at_run_time(b: Builder, start: Value, stop: Value, num: Value, endpoint: bool) -> tuple[Value, Value]:
     """Return the same for a run-time `num`; 0 intervals count as 1."""
     start, stop = (b.cast(x, FLOAT64) for x in (start, stop))
     if helpers.rank_of(b, start) or helpers.rank_of(b, stop):
@@ -64,11 +63,11 @@ def _evenly_at_run_time(b: Builder, start: Any, stop: Any, num: Any, endpoint: b
 EVENLY = "maximum arange reshape cast add multiply subtract divide equal where floor broadcast_to"
 
 
-def _dtype_of_range(b: Builder, start: Any, stop: Any) -> DType:
+def _dtype_of_range(b: Builder, start: Value, stop: Value) -> DType:
     return b.type_of(in_floats(b, start, stop)[0]).dtype
 
 
-def _finished(b: Builder, values: Any, dtype: DType, axis: Any) -> Any:
+def _finished(b: Builder, values: Value, dtype: DType, axis: Argument) -> Value:
     values = b.cast(values, dtype)
     return values if axis == 0 else helpers.moved(b, values, 0, axis)
 
@@ -105,7 +104,7 @@ def _(b, start, stop, num=50, endpoint=True, dtype=None, axis=0):
 # --- grids ---------------------------------------------------------------------------------------------------------
 
 
-def spread(b: Builder, x: Any, axis: int, shape: tuple[Any, ...], sparse: bool = False) -> Any:
+def spread(b: Builder, x: Value, axis: int, shape: tuple[Argument, ...], sparse: bool = False) -> Value:
     """Return `x` of rank 1 along one axis of a grid of `shape`; with `sparse` the other axes have size 1."""
     lined = b.reshape(x, tuple(-1 if position == axis else 1 for position in range(len(shape))))
     return lined if sparse else b.broadcast_to(lined, shape)
@@ -129,7 +128,7 @@ def _(b, dimensions, dtype=int, sparse=False):
     return tuple(grid) if sparse else b.stack(tuple(grid), 0)
 
 
-def _ranges(b: Builder, key: Any) -> list[Any]:
+def _ranges(b: Builder, key: Argument) -> list[Value]:
     """Return the axes of `mgrid[key]`: a complex step is a number of points."""
     lines = []
     for part in helpers.as_tuple(key):
@@ -146,7 +145,7 @@ def _ranges(b: Builder, key: Any) -> list[Any]:
     return [b.cast(line, FLOAT64) for line in lines] if is_float else lines
 
 
-def _grid(b: Builder, key: Any, sparse: bool) -> Any:
+def _grid(b: Builder, key: Argument, sparse: bool) -> Value:
     lines = _ranges(b, key)
     if isinstance(key, slice):
         return lines[0]
@@ -168,7 +167,7 @@ def _(b, N, M=None, k=0, dtype=float, *, like=unsupported()):
     return b.cast(triangle, numpy_dtype(b, dtype) or FLOAT64)
 
 
-def on_diagonal(b: Builder, values: Any, offset: int) -> Any:
+def on_diagonal(b: Builder, values: Value, offset: int) -> Value:
     """Return a square matrix with `values` of rank 1 on a diagonal and zeros elsewhere."""
     count = helpers.shape_of(b, values)[0]
     size = count + abs(offset)
@@ -191,7 +190,7 @@ def _(b, v, k=0):
 register("numpy.diagflat", lambda b, v, k=0: on_diagonal(b, b.reshape(v, (-1,)), k), DIAGONAL)
 
 
-def _last_two(b: Builder, a: Any, axis1: Any, axis2: Any) -> Any:
+def _last_two(b: Builder, a: Value, axis1: Argument, axis2: Argument) -> Value:
     rank = helpers.rank_of(b, a)
     axes = helpers.many_axes(b, (axis1, axis2), rank)
     return helpers.moved(b, a, axes, (-2, -1)) if rank else b.fail("a diagonal needs an array of rank 2 or more")
@@ -222,7 +221,7 @@ def _(b, x, N=None, increasing=False):
 # --- nested lists --------------------------------------------------------------------------------------------------
 
 
-def array_of(b: Builder, values: Any, dtype: DType | None) -> Any:
+def array_of(b: Builder, values: Value, dtype: DType | None) -> Value:
     """Return nested lists of Python scalars and tensors, all of one shape, as an array."""
     leaves, shape = _flattened(b, values)
     if any(b.type_of(leaf) is not None or isinstance(leaf, complex) for leaf in leaves):
@@ -235,7 +234,7 @@ def array_of(b: Builder, values: Any, dtype: DType | None) -> Any:
     return b.literal(leaves, shape, dtype)
 
 
-def _flattened(b: Builder, values: Any) -> tuple[list[Any], tuple[int, ...]]:
+def _flattened(b: Builder, values: Value) -> tuple[list[Value], tuple[int, ...]]:
     if not isinstance(values, (list, tuple)):
         return [values], ()
     parts = [_flattened(b, value) for value in values]
@@ -246,7 +245,7 @@ def _flattened(b: Builder, values: Any) -> tuple[list[Any], tuple[int, ...]]:
     return leaves, (len(values), *(shapes.pop() if shapes else ()))
 
 
-def _array(b: Builder, a: Any, dtype: Any) -> Any:
+def _array(b: Builder, a: Value, dtype: Argument) -> Value:
     dtype = numpy_dtype(b, dtype)
     if isinstance(a, (list, tuple)):
         return array_of(b, a, dtype)

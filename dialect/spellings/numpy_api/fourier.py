@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.spellings.base import fourier, helpers
 from mlirtri.dialect.spellings.base.fourier import FORWARD, INVERSE, OPS
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.shapes import known_ints, rolled
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, as_array
 
@@ -30,7 +30,7 @@ class Axes:
         return prod(self.lengths)
 
 
-def axes_of(b: Builder, name: str, x: Any, sizes: Any, axes: Any, of_half: bool = False) -> Axes:
+def axes_of(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, of_half: bool = False) -> Axes:
     """Return the axes `axes` of `x` with the lengths `sizes`, which default to those of `x`.
 
     With `of_half` the last axis holds half of a Hermitian one: n elements stand for ``2 (n - 1)``.
@@ -54,7 +54,7 @@ def axes_of(b: Builder, name: str, x: Any, sizes: Any, axes: Any, of_half: bool 
     return Axes(positions, tuple(found))
 
 
-def scale_of(b: Builder, norm: Any, points: int, sign: int) -> float:
+def scale_of(b: Builder, norm: Argument, points: int, sign: int) -> float:
     """Return the factor of a transform of so many points for `norm`: None, "backward", "ortho" or "forward"."""
     if norm not in (None, "backward", "ortho", "forward"):
         b.fail(f"norm is 'backward', 'ortho' or 'forward', not {norm!r}")
@@ -69,14 +69,16 @@ def swapped_norm(norm: Any) -> Any:
     return {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
 
 
-def complex_transform(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any, sign: int) -> Any:
+def complex_transform(
+    b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, norm: Argument, sign: int
+) -> Value:
     """Return `fftn` or `ifftn` over the axes, of which `fft` has one and `fft2` two."""
     axes = axes_of(b, name, x, sizes, axes)
     parts = _transformed(b, fourier.parts_of(b, x), axes.positions, axes.lengths, sign)
     return _joined(b, parts, scale_of(b, norm, axes.points, sign), _part_dtype(b, name, x))
 
 
-def half_transform(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
+def half_transform(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, norm: Argument) -> Value:
     """Return `rfftn`: of the last axis the half that determines the other one."""
     if b.type_of(x).dtype.is_complex:
         b.fail(f"{name} takes real elements, not {b.type_of(x)}", help="fft of complex ones")
@@ -88,7 +90,7 @@ def half_transform(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: A
     return _joined(b, parts, scale_of(b, norm, axes.points, FORWARD), _part_dtype(b, name, x))
 
 
-def real_transform(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
+def real_transform(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, norm: Argument) -> Value:
     """Return `irfftn`: the real inverse of half a Hermitian array."""
     axes = axes_of(b, name, x, sizes, axes, of_half=True)
     parts = fourier.parts_of(b, x)
@@ -100,13 +102,13 @@ def real_transform(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: A
     return b.cast(_scaled(b, real, scale_of(b, norm, axes.points, INVERSE)), _part_dtype(b, name, x))
 
 
-def _transformed(b: Builder, parts: Any, positions: Sequence[int], lengths: Sequence[int], sign: int) -> Any:
+def _transformed(b: Builder, parts: Value, positions: Sequence[int], lengths: Sequence[int], sign: int) -> Value:
     for axis, length in zip(positions, lengths, strict=True):
         parts = fourier.transformed(b, tuple(fourier.resized(b, part, axis, length) for part in parts), axis, sign)
     return parts
 
 
-def _part_dtype(b: Builder, name: str, x: Any) -> DType:
+def _part_dtype(b: Builder, name: str, x: Value) -> DType:
     """Return the dtype of the parts of a result: NumPy's, or torch's for a torch kernel."""
     kind = b.type_of(x).dtype
     if kind.is_inexact and not kind.is_half:
@@ -116,23 +118,23 @@ def _part_dtype(b: Builder, name: str, x: Any) -> DType:
     return DTYPES["float32"] if kind.is_half or b.semantics == "torch" else FLOAT64
 
 
-def _scaled(b: Builder, x: Any, factor: float) -> Any:
+def _scaled(b: Builder, x: Value, factor: float) -> Value:
     return x if factor == 1.0 else b.multiply(x, factor)
 
 
-def _joined(b: Builder, parts: Any, factor: float, dtype: DType) -> Any:
+def _joined(b: Builder, parts: Value, factor: float, dtype: DType) -> Value:
     return b.complex(*(b.cast(_scaled(b, part, factor), dtype) for part in parts))
 
 
 # --- numpy.fft -----------------------------------------------------------------------------------------------------
 
 
-def forward(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
+def forward(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, norm: Argument) -> Value:
     """Return `fftn`."""
     return complex_transform(b, name, x, sizes, axes, norm, FORWARD)
 
 
-def inverse(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
+def inverse(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, norm: Argument) -> Value:
     """Return `ifftn`."""
     return complex_transform(b, name, x, sizes, axes, norm, INVERSE)
 
@@ -176,7 +178,7 @@ def _(b, a, n=None, axis=-1, norm=None, out=unsupported()):
 # --- frequencies ---------------------------------------------------------------------------------------------------
 
 
-def frequencies(b: Builder, name: str, n: Any, spacing: Any, dtype: DType, half: bool) -> Any:
+def frequencies(b: Builder, name: str, n: Argument, spacing: Value, dtype: DType, half: bool) -> Value:
     """Return the frequencies of the elements of a transform of `n` samples that are `spacing` apart."""
     n = known_ints(b, n, f"the length of {name}")
     if n < 1:
@@ -197,7 +199,7 @@ def _(b, n, d=1.0, device=unsupported()):
     return frequencies(b, "numpy.fft.rfftfreq", n, d, FLOAT64, True)
 
 
-def shifted(b: Builder, x: Any, axes: Any, back: bool) -> Any:
+def shifted(b: Builder, x: Value, axes: Argument, back: bool) -> Value:
     """Return `x` with the zero frequency in the middle of each axis, or `back` at its start."""
     rank = helpers.rank_of(b, x)
     positions = tuple(range(rank)) if axes is None else helpers.as_tuple(axes)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, as_array
 
 NORM = "abs square sum sqrt max min not_equal power cast reshape"
@@ -28,11 +27,11 @@ def _(b, x, ord=None, axis=None, keepdims=False):
     return _matrix_norm(b, x, ord, axes, keepdims)
 
 
-def _euclidean(b: Builder, x: Any, axis: Any, keepdims: bool) -> Any:
+def _euclidean(b: Builder, x: Value, axis: Argument, keepdims: bool) -> Value:
     return b.sqrt(b.sum(b.square(x), axis=axis, keepdims=keepdims))
 
 
-def vector_norm(b: Builder, x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
+def vector_norm(b: Builder, x: Value, order: Argument, axis: Argument, keepdims: bool) -> Value:
     """Return the norm of a vector of absolute values `x`, along an axis."""
     if isinstance(order, str) or b.type_of(order) is not None:
         b.fail(f"the order of a vector norm is a number known at compile time, not {order!r}")
@@ -48,7 +47,7 @@ def vector_norm(b: Builder, x: Any, order: Any, axis: Any, keepdims: bool) -> An
     return b.power(b.sum(b.power(x, order), axis=axis, keepdims=keepdims), 1.0 / order)
 
 
-def _matrix_norm(b: Builder, x: Any, order: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _matrix_norm(b: Builder, x: Value, order: Argument, axes: tuple[int, ...], keepdims: bool) -> Value:
     if order in (None, "f", "fro"):
         return _euclidean(b, x, axes, keepdims)
     sums = {1: (0, "max"), -1: (0, "min"), inf: (1, "max"), -inf: (1, "min")}

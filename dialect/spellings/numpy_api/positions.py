@@ -6,14 +6,13 @@ Indices count from the end when negative; those out of range raise, unless `mode
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy
 
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.promotion.dtype_rules import Operand, common_dtype
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import array_of
 from mlirtri.dialect.spellings.numpy_api.shapes import known_ints
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, as_array, dtype_of, numpy_dtype
@@ -22,7 +21,7 @@ from mlirtri.errors import KernelValueError
 TAKE = "pick transpose reshape clip remainder cast literal stack"
 
 
-def positions_of(b: Builder, indices: Any) -> Any:
+def positions_of(b: Builder, indices: Value) -> Value:
     """Return integers, or lists of them, as a tensor."""
     if isinstance(indices, (tuple, list)):
         constants = numpy.array(known_ints(b, indices, "a position"), dtype=int)
@@ -50,7 +49,7 @@ def take(b, a, indices, axis=None, out=unsupported(), mode="raise"):
     return taken_along(b, a, positions, axis)
 
 
-def taken_along(b: Builder, x: Any, positions: Any, axis: int) -> Any:
+def taken_along(b: Builder, x: Value, positions: Value, axis: int) -> Value:
     """Return the slices of `x` at indices of an axis; the axes of the indices replace that axis."""
     rank, lead = helpers.rank_of(b, x), helpers.rank_of(b, positions)
     order = (axis, *(other for other in range(rank) if other != axis))
@@ -74,7 +73,7 @@ def take_along_axis(b, arr, indices, axis=-1):
     return elements_along(b, arr, b.where(b.less(indices, 0), b.add(indices, size), indices), axis, shape)
 
 
-def elements_along(b: Builder, x: Any, indices: Any, axis: int, sizes: tuple[Any, ...]) -> Any:
+def elements_along(b: Builder, x: Value, indices: Value, axis: int, sizes: tuple[Argument, ...]) -> Value:
     """Return the element of `x` at each of `indices` along `axis`; the other axes run over `sizes`."""
     shape = helpers.shape_of(b, x)
     # The row-major position of each element.
@@ -90,7 +89,7 @@ def elements_along(b: Builder, x: Any, indices: Any, axis: int, sizes: tuple[Any
 # --- computed at compile time --------------------------------------------------------------------------------------
 
 
-def _literal(b: Builder, values: numpy.ndarray) -> Any:
+def _literal(b: Builder, values: numpy.ndarray) -> Value:
     return b.literal(values.ravel().tolist(), values.shape, as_dtype(values.dtype))
 
 
@@ -233,7 +232,7 @@ def _(b, x, window_shape, axis=None, *, subok=unsupported(False), writeable=unsu
     return x
 
 
-def _windows(b: Builder, x: Any, size: int, axis: int) -> Any:
+def _windows(b: Builder, x: Value, size: int, axis: int) -> Value:
     """Return the windows of `size` elements of an axis, with an axis of the elements of each at the end."""
     length = helpers.shape_of(b, x)[axis]
     if size < 0 or (isinstance(length, int) and size > length):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.spellings.base import contraction, helpers
 from mlirtri.dialect.spellings.base.contraction import Term, contracted
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.base.tensor_products import cross, einsum, in_common_dtype, kron, tensordot
 from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, computed_in, numpy_dtype
 
@@ -26,7 +24,7 @@ def _(builder, a, b, axes=2):
     return tensordot(builder, a, b, axes)
 
 
-def inner(b: Builder, x: Any, y: Any) -> Any:
+def inner(b: Builder, x: Value, y: Value) -> Value:
     """Return the sums of products over both last axes."""
     return tensordot(b, x, y, (-1, -1))
 
@@ -49,7 +47,7 @@ def _(builder, a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     return cross(builder, _components(builder, a, axisa), _components(builder, b, axisb), axisc)
 
 
-def _components(b: Builder, x: Any, axis: Any) -> list[Any]:
+def _components(b: Builder, x: Value, axis: Argument) -> list[Value]:
     axis = helpers.one_axis(b, axis, helpers.rank_of(b, x))
     size = helpers.shape_of(b, x)[axis]
     if size not in (2, 3):
@@ -71,7 +69,7 @@ def _(b, x1, x2, /, out=unsupported(), *, axis=-1, dtype=None):
 SLIDING = "correlate pad flip conj reshape"
 
 
-def slid(b: Builder, long: Any, short: Any, mode: str) -> Any:
+def slid(b: Builder, long: Value, short: Value, mode: str) -> Value:
     """Return the sliding dot products of `short` with `long`, with the overlap that `mode` says."""
     size = helpers.shape_of(b, short)[0]
     if not isinstance(size, int) and mode == "valid":
@@ -84,7 +82,7 @@ def slid(b: Builder, long: Any, short: Any, mode: str) -> Any:
     return b.correlate(b.pad(long, (widths[mode],), 0), short)
 
 
-def _lines(b: Builder, name: str, *xs: Any) -> tuple[Any, ...]:
+def _lines(b: Builder, name: str, *xs: Value) -> tuple[Value, ...]:
     vectors = tuple(b.reshape(x, (-1,)) if not helpers.rank_of(b, x) else x for x in arrays(b, *xs))
     for x in vectors:
         helpers.require_rank(b, f"an operand of {name}", x, (1,))
@@ -93,7 +91,7 @@ def _lines(b: Builder, name: str, *xs: Any) -> tuple[Any, ...]:
     return vectors
 
 
-def _swap_is_needed(b: Builder, x: Any, y: Any, mode: str) -> bool:
+def _swap_is_needed(b: Builder, x: Value, y: Value, mode: str) -> bool:
     """Return whether `x` is the longer one, so that `y` has to slide over it.
 
     Fails if only the run shows which is longer, unless the mode is ``full``: then either may slide, and the one whose

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.composed_functions import inexact_of
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, as_array
 
@@ -18,7 +18,7 @@ ORDERED = (
 )
 
 
-def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tuple[Any, ...]]:
+def _axes_last(b: Builder, x: Value, axis: Argument) -> tuple[Value, tuple[int, ...], tuple[Value, ...]]:
     """Return `x` with the reduced axes merged into a last one, these axes, and the shape of `keepdims`."""
     rank, shape = helpers.rank_of(b, x), helpers.shape_of(b, x)
     axes = tuple(range(rank)) if axis is None else helpers.many_axes(b, axis, rank)
@@ -28,7 +28,7 @@ def _axes_last(b: Builder, x: Any, axis: Any) -> tuple[Any, tuple[int, ...], tup
     return b.reshape(moved, (*(shape[position] for position in others), -1)), axes, reduced_shape
 
 
-def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> Any:
+def quantiles(b: Builder, a: Value, fractions: Value, axis: Argument, keepdims: bool) -> Value:
     """Interpolate linearly between sorted elements, at known fractions; NaN where there is one."""
     a = as_array(b, a)
     x, _, reduced_shape = _axes_last(b, inexact_of(b, a), axis)
@@ -50,7 +50,7 @@ def quantiles(b: Builder, a: Any, fractions: Any, axis: Any, keepdims: bool) -> 
     return quantile(fractions)
 
 
-def _between(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
+def _between(b: Builder, ordered: Value, fraction: float, dtype: Argument) -> Value:
     """Interpolate between the two elements around a fraction of the last axis, from the nearer one, as NumPy."""
     last = helpers.rank_of(b, ordered) - 1
     size = helpers.shape_of(b, ordered)[last]
@@ -65,7 +65,7 @@ def _between(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
     return b.add(below, b.multiply(gap, share)) if share < 0.5 else b.subtract(above, b.multiply(gap, 1 - share))
 
 
-def _between_at_run_time(b: Builder, ordered: Any, fraction: float, dtype: Any) -> Any:
+def _between_at_run_time(b: Builder, ordered: Value, fraction: float, dtype: Argument) -> Value:
     """Interpolate likewise along a last axis of run-time size."""
     first = helpers.moved(b, ordered, -1, 0)
     last = b.subtract(b.number_of(helpers.shape_of(b, first)[0]), 1)
@@ -79,7 +79,7 @@ def _between_at_run_time(b: Builder, ordered: Any, fraction: float, dtype: Any) 
     return b.where(b.less(share, 0.5), from_below, from_above)
 
 
-def _known_fractions(b: Builder, q: Any, scale: float) -> Any:
+def _known_fractions(b: Builder, q: Value, scale: float) -> Value:
     if isinstance(q, (tuple, list)):
         return [_known_fractions(b, fraction, scale) for fraction in q]
     if b.type_of(q) is not None or not isinstance(q, (int, float)) or not 0 <= q / scale <= 1:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, as_array, numpy_dtype
 
 
-def _chosen(b: Builder, a: Any, where: Any, neutral: Any) -> Any:
+def _chosen(b: Builder, a: Value, where: Argument, neutral: Value) -> Value:
     """Return `a` with the neutral element where `where` is false."""
     return a if where is None or where is True else b.where(where, a, b.cast(neutral, b.type_of(a).dtype))
 

@@ -6,18 +6,17 @@ Such a length is a number beside a buffer for the longest result, as that of ``x
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Builder, Value, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, as_array
 
 BOOL = DTYPES["bool"]
 INDICES = "not_equal reshape arange compress"
 
 
-def _flat_indices(b: Builder, a: Any, name: str) -> tuple[Any, tuple[int, ...]]:
+def _flat_indices(b: Builder, a: Value, name: str) -> tuple[Value, tuple[int, ...]]:
     """Return the row-major indices of the elements that are true, and the shape."""
     a = as_array(b, a)
     shape = helpers.shape_of(b, a)
@@ -29,7 +28,7 @@ def _flat_indices(b: Builder, a: Any, name: str) -> tuple[Any, tuple[int, ...]]:
     return b.masked(b.arange(0, prod(shape), 1, INT64), b.reshape(mask, (-1,))), shape
 
 
-def indices_of(b: Builder, a: Any, name: str) -> tuple[Any, ...]:
+def indices_of(b: Builder, a: Value, name: str) -> tuple[Value, ...]:
     """Return the indices of the elements that are true, one array per axis."""
     flat, shape = _flat_indices(b, a, name)
     parts = []

@@ -5,11 +5,9 @@ Sorts are stable whatever `kind` says: where NumPy's default leaves the order of
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.composed_functions import in_floats
 from mlirtri.dialect.spellings.numpy_api.ufuncs import (
     COMPLEX128,
@@ -25,7 +23,7 @@ from mlirtri.errors import KernelValueError
 BOOL = DTYPES["bool"]
 
 
-def lined(b: Builder, x: Any, axis: Any) -> tuple[Any, int]:
+def lined(b: Builder, x: Value, axis: Argument) -> tuple[Value, int]:
     """Return `x` and an axis of it; without one, the flat array."""
     x = as_array(b, x)
     if axis is None:
@@ -69,7 +67,7 @@ def _nan_running(kind: str, neutral: int):
     return function
 
 
-def without_nan(b: Builder, x: Any, instead: float) -> Any:
+def without_nan(b: Builder, x: Value, instead: float) -> Value:
     """Return `x` with NaN replaced by a value."""
     dtype = b.type_of(x).dtype
     return b.where(b.isnan(x), b.cast(instead, dtype), x) if dtype.is_inexact else x
@@ -91,7 +89,7 @@ def _(b, a, n=1, axis=-1, prepend=None, append=None):
     return differences(b, x, n, axis)
 
 
-def differences(b: Builder, x: Any, n: int, axis: int) -> Any:
+def differences(b: Builder, x: Value, n: int, axis: int) -> Value:
     """Return the `n`-th differences of `x` along an axis; bools differ where they are not equal."""
     for _ in range(n):
         later, earlier = b.cut(x, axis, slice(1, None)), b.cut(x, axis, slice(None, -1))
@@ -99,7 +97,7 @@ def differences(b: Builder, x: Any, n: int, axis: int) -> Any:
     return x
 
 
-def _as_end(b: Builder, end: Any, shape: tuple[Any, ...], axis: int) -> Any:
+def _as_end(b: Builder, end: Value, shape: tuple[Argument, ...], axis: int) -> Value:
     end = as_array(b, end)
     return end if helpers.rank_of(b, end) else b.broadcast_to(end, (*shape[:axis], 1, *shape[axis + 1 :]))
 
@@ -198,7 +196,7 @@ def _(b, x, xp, fp, left=None, right=None, period=unsupported()):
 BINCOUNT = "add_at full cast max add less greater_equal logical_or"
 
 
-def counted(b: Builder, x: Any, weights: Any, minlength: Any, dtype: Any, name: str) -> Any:
+def counted(b: Builder, x: Value, weights: Value, minlength: Argument, dtype: Argument, name: str) -> Value:
     """Return how often each integer is in `x`, or the sums of weights, of length `max(x) + 1` or `minlength`.
 
     An array of run-time length cannot be returned: with a `minlength` all numbers must be below it, which is
@@ -227,7 +225,7 @@ def _(b, x, /, weights=None, minlength=0):
 COUNTING = "literal bins searchsorted add_at full cut cast arange add subtract multiply divide where equal max min"
 
 
-def edges_of(b: Builder, a: Any, bins: Any, range_: Any) -> tuple[Any, bool]:
+def edges_of(b: Builder, a: Value, bins: Argument, range_: Argument) -> tuple[Value, bool]:
     """Return the edges of a histogram's bins, and whether the bins are of one width."""
     if b.type_of(bins) is not None:
         helpers.require_rank(b, "the bins of a histogram", bins, (1,))
@@ -271,7 +269,7 @@ def _(b, a, bins=10, range=None, density=None, weights=None):
     return b.divide(b.divide(counts, b.cast(widths, FLOAT64)), b.sum(counts, axis=None)), edges
 
 
-def _bin_indices(b: Builder, x: Any, edges: Any, count: int) -> Any:
+def _bin_indices(b: Builder, x: Value, edges: Value, count: int) -> Value:
     """Return the bin of each element between arbitrary edges; the last edge belongs to the last bin."""
     index = b.subtract(b.searchsorted(edges, x, True), 1)
     last = b.cut(edges, 0, slice(count, count + 1))

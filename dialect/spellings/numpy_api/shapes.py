@@ -13,11 +13,11 @@ import numpy
 
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, as_array
 
 
-def known_ints(b: Builder, value: Any, subject: str) -> Any:
+def known_ints(b: Builder, value: Value, subject: str) -> Value:
     """Return a compile-time int or a tuple of them; fail for anything else."""
     if isinstance(value, (tuple, list)):
         return tuple(known_ints(b, element, subject) for element in value)
@@ -43,7 +43,7 @@ def _runs(positions: Sequence[int]) -> list[tuple[int, int, int]]:
     return runs
 
 
-def _run_of(b: Builder, x: Any, axis: int, run: tuple[int, int, int]) -> Any:
+def _run_of(b: Builder, x: Value, axis: int, run: tuple[int, int, int]) -> Value:
     start, step, count = run
     if step == 0:
         shape = helpers.shape_of(b, x)
@@ -58,7 +58,7 @@ MOST_RUNS = 24
 """Runs of known indices that are slices; more are read by a table of indices."""
 
 
-def taken(b: Builder, x: Any, positions: Sequence[int], axis: int) -> Any:
+def taken(b: Builder, x: Value, positions: Sequence[int], axis: int) -> Value:
     """Return the elements of `x` at known indices of an axis."""
     if list(positions) == list(range(helpers.shape_of(b, x)[axis])):
         return x
@@ -73,7 +73,7 @@ def taken(b: Builder, x: Any, positions: Sequence[int], axis: int) -> Any:
     return parts[0] if len(parts) == 1 else b.concatenate(tuple(parts), axis)
 
 
-def rolled(b: Builder, x: Any, shift: Any, axis: Any) -> Any:
+def rolled(b: Builder, x: Value, shift: Argument, axis: Argument) -> Value:
     """Return `numpy.roll` or `torch.roll`."""
     shape, shifts = helpers.shape_of(b, x), helpers.as_tuple(shift)
     if axis is None:
@@ -87,7 +87,7 @@ def rolled(b: Builder, x: Any, shift: Any, axis: Any) -> Any:
     return x
 
 
-def broadcast_pairs(b: Builder, first: tuple[Any, ...], second: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+def broadcast_pairs(b: Builder, first: tuple[Value, ...], second: tuple[Value, ...]) -> list[tuple[Value, Value]]:
     """Pair two tuples; one of length 1 is repeated."""
     if len(first) != len(second) and 1 not in (len(first), len(second)):
         b.fail(f"{len(first)} values do not go with {len(second)}")
@@ -121,7 +121,7 @@ def _(b, A, reps):
     return tiled(b, A, helpers.as_tuple(known_ints(b, reps, "the number of repetitions")))
 
 
-def tiled(b: Builder, x: Any, reps: tuple[int, ...]) -> Any:
+def tiled(b: Builder, x: Value, reps: tuple[int, ...]) -> Value:
     """Return `numpy.tile` or `torch.tile`: each axis repeated, the axes aligned at the end."""
     shape = helpers.shape_of(b, x)
     rank = max(len(shape), len(reps))
@@ -159,7 +159,7 @@ def _(b, arr, values, axis=None):
 _COPYING = ("edge", "reflect", "symmetric", "wrap")
 
 
-def widths_of(b: Builder, pad_width: Any, rank: int) -> list[tuple[int, int]]:
+def widths_of(b: Builder, pad_width: Argument, rank: int) -> list[tuple[int, int]]:
     """Return (before, after) per axis, from NumPy's int, pair, pairs or dict of axes."""
     if isinstance(pad_width, dict):
         b.fail("a dict of pad widths is not supported", help="write one pair per axis")
@@ -190,7 +190,7 @@ def padded_indices(size: int, low: int, high: int, mode: Any) -> list[int]:
     return numpy.pad(numpy.arange(size), (low, high), mode).tolist()
 
 
-def _padded_with(b: Builder, x: Any, widths: list[tuple[int, int]], values: Any) -> Any:
+def _padded_with(b: Builder, x: Value, widths: list[tuple[int, int]], values: Value) -> Value:
     """Pad with compile-time constants, at once or, where they differ, axis by axis as NumPy does."""
     dtype = b.type_of(x).dtype
     convert = dtype.python
@@ -205,7 +205,7 @@ def _padded_with(b: Builder, x: Any, widths: list[tuple[int, int]], values: Any)
     return x
 
 
-def _padded_with_value(b: Builder, x: Any, widths: list[tuple[int, int]], value: Any) -> Any:
+def _padded_with_value(b: Builder, x: Value, widths: list[tuple[int, int]], value: Value) -> Value:
     if helpers.rank_of(b, value):
         b.fail("constant_values is one number, or pairs of numbers known at compile time")
     value = b.cast(value, b.type_of(x).dtype)
@@ -219,7 +219,7 @@ def _padded_with_value(b: Builder, x: Any, widths: list[tuple[int, int]], value:
 # --- joining and splitting -----------------------------------------------------------------------------------------
 
 
-def at_least(b: Builder, x: Any, rank: int) -> Any:
+def at_least(b: Builder, x: Value, rank: int) -> Value:
     """Return `x` with axes of size 1, up to `rank`: leading ones for rank 1 and 2, for rank 3 as `atleast_3d`."""
     shape = helpers.shape_of(b, x)
     if rank < 3 or len(shape) >= 3:
@@ -282,7 +282,7 @@ def _(b, a, axis, start=0):
     return helpers.moved(b, a, axis, start - 1 if axis < start else start)
 
 
-def rotated(b: Builder, x: Any, k: Any, axes: Any) -> Any:
+def rotated(b: Builder, x: Value, k: Argument, axes: Argument) -> Value:
     """Return `numpy.rot90` or `torch.rot90`: `x` rotated `k` times by 90 degrees in the plane of two axes."""
     first, second = helpers.many_axes(b, axes, helpers.rank_of(b, x))
     rotations = known_ints(b, k, "the number of rotations") % 4

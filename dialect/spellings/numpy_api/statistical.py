@@ -6,7 +6,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.composed_functions import inexact_of
 from mlirtri.dialect.spellings.numpy_api.sequences import lined, without_nan
 from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, INT64, as_array, is_complex, numpy_dtype
@@ -60,7 +60,7 @@ def _nan_position(op: str, neutral: float):
     return function
 
 
-def _counted(b: Builder, a: Any, axis: Any, keepdims: bool) -> Any:
+def _counted(b: Builder, a: Value, axis: Argument, keepdims: bool) -> Value:
     """Return how many elements are not NaN, in `a`'s dtype."""
     is_number = b.cast(b.logical_not(b.isnan(a)), INT64)
     return b.cast(b.sum(is_number, axis=axis, keepdims=keepdims), b.type_of(a).dtype)
@@ -134,7 +134,7 @@ def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
 COVARIANCE = "mean subtract matmul transpose conj divide reshape concatenate squeeze cast"
 
 
-def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) -> Any:
+def covariance(b: Builder, m: Value, y: Value, rowvar: bool, ddof: int, dtype: Argument) -> Value:
     """Return the covariances of the rows of `m` (and of `y`) as a matrix, of one row as a scalar."""
     rows = [_rows(b, x, rowvar, dtype) for x in (m, y) if x is not None]
     x = rows[0] if len(rows) == 1 else b.concatenate(tuple(rows), 0)
@@ -144,7 +144,7 @@ def covariance(b: Builder, m: Any, y: Any, rowvar: bool, ddof: int, dtype: Any) 
     return b.squeeze(b.divide(b.matmul(centered, b.conj(b.transpose(centered))), freedom), None)
 
 
-def _rows(b: Builder, x: Any, rowvar: bool, dtype: Any) -> Any:
+def _rows(b: Builder, x: Value, rowvar: bool, dtype: Argument) -> Value:
     x = as_array(b, x)
     helpers.require_rank(b, "an array of observations", x, (0, 1, 2))
     if helpers.rank_of(b, x) < 2:
@@ -194,7 +194,7 @@ def _(b, f, *varargs, axis=None, edge_order=1):
     return parts[0] if len(parts) == 1 else parts
 
 
-def _gradient(b: Builder, f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
+def _gradient(b: Builder, f: Value, axis: int, spacing: Value, edge_order: int) -> Value:
     """Return central differences; at the ends of first or second order. The spacing is a scalar."""
     if helpers.rank_of(b, spacing):
         b.fail("numpy.gradient takes a number for the spacing of an axis", help="write the differences out")
@@ -216,7 +216,7 @@ def _gradient(b: Builder, f: Any, axis: int, spacing: Any, edge_order: int) -> A
     return b.concatenate((first, inner, last), axis)
 
 
-def _one_sided(b: Builder, near: tuple[Any, Any, Any], spacing: Any, sign: float) -> Any:
+def _one_sided(b: Builder, near: tuple[Argument, Argument, Argument], spacing: Value, sign: float) -> Value:
     """Return (3 f0 - 4 f1 + f2) / 2h, from an end inwards."""
     nearest = b.add(b.multiply(near[0], 1.5 * sign), b.multiply(near[1], -2.0 * sign))
     return b.divide(b.add(nearest, b.multiply(near[2], 0.5 * sign)), spacing)

@@ -6,12 +6,10 @@ has "no value", which is the same for arrays. NumPy is not imported until a dtyp
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, find_dtype
 from mlirtri.dialect.promotion.dtype_rules import Operand, default_dtype, result_dtypes
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import CONSTANTS, Argument, Builder, Value, register, spelling, unsupported
 
 FLOAT64, INT64, COMPLEX128 = DTYPES["float64"], DTYPES["int64"], DTYPES["complex128"]
 
@@ -49,12 +47,12 @@ _COMPARISONS = (
 )  # fmt: skip
 
 
-def numpy_dtype(b: Builder, dtype: Any) -> DType | None:
+def numpy_dtype(b: Builder, dtype: Argument) -> DType | None:
     """Return `dtype_of`; None for None."""
     return None if dtype is None else dtype_of(b, dtype)
 
 
-def dtype_of(b: Builder, dtype: Any) -> DType:
+def dtype_of(b: Builder, dtype: Argument) -> DType:
     """Return the dtype that NumPy reads; of a string another than mlirtri (``i8`` is int64 in NumPy)."""
     import numpy
 
@@ -67,7 +65,7 @@ def dtype_of(b: Builder, dtype: Any) -> DType:
     return result if result is not None else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
 
 
-def as_array(b: Builder, x: Any) -> Any:
+def as_array(b: Builder, x: Value) -> Value:
     """Return a Python scalar as an array of rank 0, a list as an array, if the semantics are NumPy's; others as is."""
     if isinstance(x, (tuple, list)) and b.semantics == "numpy":
         # It imports this file.
@@ -78,19 +76,19 @@ def as_array(b: Builder, x: Any) -> Any:
     return x if kind is None or b.semantics != "numpy" else b.cast(x, default_dtype("numpy", kind))
 
 
-def arrays(b: Builder, *operands: Any) -> tuple[Any, ...]:
+def arrays(b: Builder, *operands: Value) -> tuple[Value, ...]:
     """Return Python scalars as arrays, as functions other than ufuncs do, even beside arrays."""
     return tuple(as_array(b, x) for x in operands)
 
 
-def strong(b: Builder, *operands: Any) -> tuple[Any, ...]:
+def strong(b: Builder, *operands: Value) -> tuple[Value, ...]:
     """Return the operands of a ufunc: Python scalars alone become arrays, beside an array they stay weak."""
     operands = tuple(as_array(b, x) if isinstance(x, (tuple, list)) else x for x in operands)
     has_tensor = any(b.weak_kind(x) is None for x in operands)
     return operands if has_tensor else arrays(b, *operands)
 
 
-def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
+def computed_in(b: Builder, dtype: Argument, *operands: Value) -> tuple[Value, ...]:
     """Return the operands of a ufunc that is called with `dtype=`, cast to it."""
     if dtype is None:
         return strong(b, *operands)
@@ -101,7 +99,7 @@ def computed_in(b: Builder, dtype: Any, *operands: Any) -> tuple[Any, ...]:
     return tuple(b.cast(x, dtype) for x in operands)
 
 
-def is_complex(b: Builder, x: Any) -> bool:
+def is_complex(b: Builder, x: Value) -> bool:
     """Return whether x is a complex tensor or a Python complex."""
     kind = b.type_of(x)
     return isinstance(x, complex) if kind is None else kind.dtype.is_complex
@@ -112,7 +110,7 @@ def _is_lossy(source: DType, target: DType) -> bool:
     return (source.is_inexact and not target.is_inexact) or (source.is_complex and not target.is_complex)
 
 
-def float_of(b: Builder, x: Any) -> Any:
+def float_of(b: Builder, x: Value) -> Value:
     """Return `x` in the float dtype that NumPy's float functions compute in."""
     if (kind := b.type_of(x)) is None or b.weak_kind(x):
         return b.cast(x, FLOAT64)

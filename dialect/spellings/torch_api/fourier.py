@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.fourier import OPS
-from mlirtri.dialect.spellings.base.spelling import Builder, register, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, unsupported
 from mlirtri.dialect.spellings.numpy_api.fourier import (
     Transform,
     forward,
@@ -23,11 +21,11 @@ from mlirtri.dialect.spellings.numpy_api.fourier import (
 _WITH_CONJUGATES = f"conj {OPS}"
 
 
-def _hermitian(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
+def _hermitian(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, norm: Argument) -> Value:
     return real_transform(b, name, b.conj(x), sizes, axes, swapped_norm(norm))
 
 
-def _half_hermitian(b: Builder, name: str, x: Any, sizes: Any, axes: Any, norm: Any) -> Any:
+def _half_hermitian(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, norm: Argument) -> Value:
     return b.conj(half_transform(b, name, x, sizes, axes, swapped_norm(norm)))
 
 

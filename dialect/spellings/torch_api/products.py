@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from math import pi
-from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.spellings.base import contraction, helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.base.tensor_products import cross, einsum, kron, tensordot
 from mlirtri.dialect.spellings.numpy_api.composed_functions import numbers_of, within
 from mlirtri.dialect.spellings.numpy_api.linear_algebra import vector_norm
@@ -41,7 +40,7 @@ def _(b, input, other, dim=None, *, out=unsupported()):
     return _space_cross(b, input, other, dim)
 
 
-def _space_cross(b: Builder, x: Any, y: Any, dim: Any) -> Any:
+def _space_cross(b: Builder, x: Value, y: Value, dim: Argument) -> Value:
     parts = []
     for vector in (x, y):
         axis = helpers.one_axis(b, dim, helpers.rank_of(b, vector))
@@ -56,7 +55,7 @@ def _space_cross(b: Builder, x: Any, y: Any, dim: Any) -> Any:
 NORM = "abs square sum sqrt max min not_equal power cast"
 
 
-def _norm(b: Builder, x: Any, order: Any, dim: Any, keepdim: Any, dtype: Any) -> Any:
+def _norm(b: Builder, x: Value, order: Argument, dim: Argument, keepdim: Argument, dtype: Argument) -> Value:
     x = x if dtype is None else b.cast(x, as_dtype(dtype))
     if not (kind := b.type_of(x).dtype).is_float and kind.kind != "c":
         b.fail(f"a norm is of floats, not {kind}", help="cast with .to(dtype)")
@@ -110,7 +109,7 @@ def _(b, input, nan=0.0, posinf=None, neginf=None, *, out=unsupported()):
 CLOSE = "subtract abs multiply add less_equal isfinite logical_and logical_or equal isnan"
 
 
-def _close(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Any:
+def _close(b: Builder, x: Value, y: Value, rtol: Value, atol: Value, equal_nan: Argument) -> Value:
     if b.type_of(x).dtype != b.type_of(y).dtype:
         b.fail(f"torch.isclose takes tensors of one dtype, not {b.type_of(x)} and {b.type_of(y)}")
     return within(b, x, y, b.add(b.abs(b.multiply(y, rtol)), atol), equal_nan)
@@ -131,7 +130,7 @@ def _(b, input, dim=None, keepdim=False, *, dtype=None):
     return b.sum(_without_nan(b, input), axis=dim, keepdims=keepdim, dtype=None if dtype is None else as_dtype(dtype))
 
 
-def _without_nan(b: Builder, x: Any) -> Any:
+def _without_nan(b: Builder, x: Value) -> Value:
     kind = b.type_of(x).dtype
     return b.where(b.isnan(x), b.cast(0, kind), x) if kind.is_float else x
 

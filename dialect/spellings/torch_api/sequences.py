@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.positions import elements_along
 from mlirtri.dialect.spellings.numpy_api.sequences import BINCOUNT, counted, differences
 from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
@@ -40,7 +38,7 @@ def _(b, input, n=1, dim=-1, prepend=None, append=None, *, out=unsupported()):
 # --- sorting -------------------------------------------------------------------------------------------------------
 
 
-def _order(b: Builder, x: Any, axis: int, descending: bool) -> Any:
+def _order(b: Builder, x: Value, axis: int, descending: bool) -> Value:
     """Return the indices that sort, stable in both directions; NaN is the greatest."""
     if not descending:
         return b.argsort(x, axis)
@@ -49,7 +47,7 @@ def _order(b: Builder, x: Any, axis: int, descending: bool) -> Any:
     return b.subtract(helpers.shape_of(b, x)[axis] - 1, backwards)
 
 
-def _sorted(b: Builder, x: Any, dim: Any, descending: bool) -> ValuesAndIndices:
+def _sorted(b: Builder, x: Value, dim: Argument, descending: bool) -> ValuesAndIndices:
     helpers.require_tensor(b, "torch.sort", x)
     if not helpers.rank_of(b, x):
         return ValuesAndIndices(x, b.full((), 0, INT64))
@@ -97,7 +95,7 @@ def _(b, input, dim=None, keepdim=False, *, out=unsupported()):
 # --- searching -----------------------------------------------------------------------------------------------------
 
 
-def _looked_up(b: Builder, x: Any, values: Any, right: bool, narrow: bool) -> Any:
+def _looked_up(b: Builder, x: Value, values: Value, right: bool, narrow: bool) -> Value:
     helpers.require_rank(b, "what is searched", x, (1,))
     indices = b.searchsorted(x, values, right)
     return b.cast(indices, INT32) if narrow else indices
@@ -115,7 +113,7 @@ def _(b, input, boundaries, *, out_int32=False, right=False, out=unsupported()):
     return _looked_up(b, boundaries, input, right, out_int32)
 
 
-def _along(b: Builder, input: Any, dim: Any, index: Any) -> Any:
+def _along(b: Builder, input: Value, dim: Argument, index: Value) -> Value:
     helpers.require_rank(b, "the positions", index, (1,))
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
     others = tuple(other for other in range(helpers.rank_of(b, input)) if other != axis)

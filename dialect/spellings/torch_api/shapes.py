@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import counted, evenly, on_diagonal, spread
 from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least, known_ints, repeat, rolled, rotated, tiled
 
@@ -89,7 +87,7 @@ def _(b, tensors, *, out=unsupported()):
 # --- generated tensors ---------------------------------------------------------------------------------------------
 
 
-def _range(b: Builder, start: Any, end: Any, steps: Any, name: str) -> Any:
+def _range(b: Builder, start: Value, end: Value, steps: Argument, name: str) -> Value:
     if any(b.type_of(x) is not None and helpers.rank_of(b, x) for x in (start, end)):
         b.fail(f"{name} takes numbers, not tensors of rank 1 and more")
     return evenly(b, start, end, counted(b, steps, name), True)[0]

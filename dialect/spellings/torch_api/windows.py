@@ -14,7 +14,7 @@ import numpy
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops.windows import windows
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Builder, register, spelling, unsupported
+from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known_ints, padded_indices, taken
 
 FLOAT32 = DTYPES["float32"]
@@ -22,7 +22,7 @@ FLOAT32 = DTYPES["float32"]
 # --- arguments by axis ------------------------------------------------------------------------------------------
 
 
-def _per_axis(b: Builder, value: Any, axes: int, subject: str, least: int = 1) -> tuple[int, ...]:
+def _per_axis(b: Builder, value: Value, axes: int, subject: str, least: int = 1) -> tuple[int, ...]:
     """Return one int per axis, from one for all or one for each."""
     numbers = helpers.as_tuple(known_ints(b, value, subject))
     numbers = numbers * axes if len(numbers) == 1 else numbers
@@ -31,7 +31,7 @@ def _per_axis(b: Builder, value: Any, axes: int, subject: str, least: int = 1) -
     return numbers
 
 
-def _batched(b: Builder, input: Any, axes: int, function: str) -> tuple[Any, Callable[[Any], Any]]:
+def _batched(b: Builder, input: Value, axes: int, function: str) -> tuple[Any, Callable[[Any], Any]]:
     """Return the input with a batch axis, and the function that removes the axis where it was added."""
     helpers.require_tensor(b, f"the input of {function}", input)
     helpers.require_rank(b, f"the input of {function}", input, (axes + 1, axes + 2))
@@ -45,7 +45,7 @@ def _batched(b: Builder, input: Any, axes: int, function: str) -> tuple[Any, Cal
 CONVOLUTION = "convolution add reshape unsqueeze squeeze"
 
 
-def _with_bias(b: Builder, value: Any, bias: Any, channels: int, axes: int) -> Any:
+def _with_bias(b: Builder, value: Value, bias: Argument, channels: int, axes: int) -> Value:
     if bias is None:
         return value
     if helpers.shape_of(b, bias) != (channels,):
@@ -53,7 +53,7 @@ def _with_bias(b: Builder, value: Any, bias: Any, channels: int, axes: int) -> A
     return b.add(value, b.reshape(bias, (channels, *(1 for _ in range(axes)))))
 
 
-def _check_dtypes(b: Builder, *tensors: Any) -> None:
+def _check_dtypes(b: Builder, *tensors: Value) -> None:
     dtypes = [b.type_of(tensor).dtype for tensor in tensors if tensor is not None]
     if len(set(dtypes)) > 1:
         b.fail(
@@ -64,7 +64,7 @@ def _check_dtypes(b: Builder, *tensors: Any) -> None:
 
 
 def _padding(
-    b: Builder, padding: Any, window: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+    b: Builder, padding: Argument, window: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if padding == "valid":
         return (0,) * len(window), (0,) * len(window)
@@ -104,7 +104,7 @@ def _convolution(axes: int):
     return function
 
 
-def _groups(b: Builder, groups: Any, *channels: int) -> int:
+def _groups(b: Builder, groups: Argument, *channels: int) -> int:
     number = known_ints(b, groups, "groups")
     if number < 1 or any(count % number for count in channels):
         b.fail(f"channels are in groups of one size: {' and '.join(map(str, channels))} are not, in {number} groups")
@@ -142,7 +142,7 @@ def _transposed(axes: int):
     return function
 
 
-def _as_convolution_kernel(b: Builder, weight: Any, groups: int) -> Any:
+def _as_convolution_kernel(b: Builder, weight: Value, groups: int) -> Value:
     """Return the kernel of a transposed convolution as that of a convolution: flipped, with channels exchanged."""
     channels, group_outputs, *window = helpers.shape_of(b, weight)
     weight = b.flip(weight, tuple(range(2, 2 + len(window))))
@@ -163,7 +163,13 @@ for _axes in (1, 2, 3):
 
 
 def _pool_sizes(
-    b: Builder, shape: tuple[int, ...], kernel_size: Any, stride: Any, padding: Any, dilation: Any, rounds_up: Any
+    b: Builder,
+    shape: tuple[int, ...],
+    kernel_size: Argument,
+    stride: Argument,
+    padding: Argument,
+    dilation: Argument,
+    rounds_up: Argument,
 ) -> tuple[tuple[int, ...], ...]:
     """Return windows, strides, dilations, and the padding before and after each axis."""
     axes = len(shape)
@@ -246,7 +252,7 @@ def _average_pool(axes: int, has_divisor: bool):
     return with_divisor if has_divisor else function
 
 
-def _divided(b: Builder, sums: Any, counts: list[list[int]]) -> Any:
+def _divided(b: Builder, sums: Value, counts: list[list[int]]) -> Value:
     """Return `sums` divided by the product of the axes' counts; by a scalar where all windows are alike."""
     distinct = [set(axis_counts) for axis_counts in counts]
     if all(len(axis_counts) <= 1 for axis_counts in distinct):
@@ -292,7 +298,7 @@ def _adaptive(axes: int, kind: str, has_indices: bool):
     return with_indices if has_indices else function
 
 
-def _adapted(b: Builder, x: Any, kind: str, sizes: list[int]) -> Any:
+def _adapted(b: Builder, x: Value, kind: str, sizes: list[int]) -> Value:
     """Return one pool where all windows have one size, else pool axis by axis."""
     axes = len(sizes)
     shape = helpers.shape_of(b, x)[-axes:]
@@ -354,7 +360,7 @@ def _(b, input, pad, mode="constant", value=None):
     return input
 
 
-def _cropped(b: Builder, x: Any, widths: list[tuple[int, int]]) -> tuple[Any, list[tuple[int, int]]]:
+def _cropped(b: Builder, x: Value, widths: list[tuple[int, int]]) -> tuple[Value, list[tuple[int, int]]]:
     """Return the tensor cropped by the negative widths, and the other widths."""
     for axis, (low, high) in enumerate(widths):
         if low < 0 or high < 0:
@@ -363,7 +369,7 @@ def _cropped(b: Builder, x: Any, widths: list[tuple[int, int]]) -> tuple[Any, li
     return x, [(max(0, low), max(0, high)) for low, high in widths]
 
 
-def _constant_pad(b: Builder, x: Any, widths: list[tuple[int, int]], value: Any) -> Any:
+def _constant_pad(b: Builder, x: Value, widths: list[tuple[int, int]], value: Value) -> Value:
     if b.type_of(value) is not None:
         b.fail("the value of pad is a number known at compile time", help="write into a tensor of torch.full instead")
     x, widths = _cropped(b, x, widths)

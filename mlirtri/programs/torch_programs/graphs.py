@@ -30,7 +30,7 @@ _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
 def split_program(
-    program: Any, halves: Positions = (frozenset(), frozenset())
+    program: torch.export.ExportedProgram, halves: Positions = (frozenset(), frozenset())
 ) -> tuple[TorchGraph, dict[str, torch.Tensor], Calling]:
     """Return the parts of `program`, whose graph is changed; raises `KernelError`.
 
@@ -207,7 +207,7 @@ def _number(outputs: list[Any], node: Any) -> int:
     return outputs.index(node)
 
 
-def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:
+def bind_attributes(module: torch.fx.GraphModule, bound: dict[str, str], tensors: dict[str, torch.Tensor]) -> None:
     """Replace tensors that the graph holds as attributes by placeholders."""
     graph = module.graph
     try:
@@ -231,7 +231,7 @@ def bind_attributes(module: Any, bound: dict[str, str], tensors: dict[str, torch
         graph.erase_node(node)
 
 
-def bound_last(graph: Any, bound: dict[str, str]) -> None:
+def bound_last(graph: torch.fx.Graph, bound: dict[str, str]) -> None:
     """Move the bound placeholders after the arguments."""
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     ordered = sorted(placeholders, key=lambda node: node.name in bound)

@@ -114,7 +114,7 @@ class TorchProgram(Program):
         self._alive: weakref.WeakSet[TorchKernel] = weakref.WeakSet()
 
     @public
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
         """Bind the program and its kernels to other weights; raises `ArgumentMismatchError` before changing any.
 
         Tensors of `state` that the program does not use are ignored; those that it uses must be there.
