@@ -8,7 +8,7 @@ A second rule for an operator in the same table raises `ValueError`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -16,8 +16,17 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from mlirtri.dialect.base.registry import Registry
 
-Rule = Callable[..., Any]
-Table = Registry[torch._ops.OpOverload, Rule]
+Operator = torch._ops.OpOverload
+Scalar: TypeAlias = Any
+"""A number of a trace: Python's, or a `torch.SymInt`, `SymFloat` or `SymBool`."""
+Operand: TypeAlias = Any
+"""A tensor or a scalar."""
+Axes: TypeAlias = Any
+"""One axis, a list of axes, or None for all."""
+Results: TypeAlias = Any
+"""A tensor or a tuple of tensors; `NotImplemented` from a rule that leaves the operator to another one."""
+Rule = Callable[..., Results]
+Table = Registry[Operator, Rule]
 
 SCALAR_RULES: Table = Registry("decomposition of scalars")
 """Rules for rank-0 operands of operators along an axis."""
@@ -34,7 +43,7 @@ creates_unsigned = UNSIGNED_RULES.register
 decomposes = RULES.register
 
 
-def decomposes_complex(*operators: torch._ops.OpOverload) -> Callable[[Rule], Rule]:
+def decomposes_complex(*operators: Operator) -> Callable[[Rule], Rule]:
     """Return the decorator that registers a rule for calls of which one of the first two arguments is complex."""
 
     def register(rule: Rule) -> Rule:
@@ -56,7 +65,7 @@ HALVES = (torch.float16, torch.bfloat16)
 """Dtypes that eager computes in float32."""
 
 
-def in_float32(operator: Any) -> Callable[..., Any]:
+def in_float32(operator: Operator) -> Callable[..., Results]:
     """Return the rule that computes float16 and bfloat16 in float32 and rounds the results once."""
 
     def compute(x: torch.Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:

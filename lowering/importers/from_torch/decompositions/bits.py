@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Axes, Operand, decomposes
 
 aten = torch.ops.aten
 
@@ -51,7 +49,7 @@ def signbit(x: torch.Tensor) -> torch.Tensor:
 
 
 @decomposes(aten.copysign.Tensor, aten.copysign.Scalar)
-def copysign(x: torch.Tensor, y: Any) -> torch.Tensor:
+def copysign(x: torch.Tensor, y: Operand) -> torch.Tensor:
     kind = torch.result_type(x, y)
     kind = kind if kind.is_floating_point else torch.get_default_dtype()
     other = y if isinstance(y, torch.Tensor) else torch.full((), y, dtype=kind, device=x.device)
@@ -85,7 +83,7 @@ def frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @decomposes(aten.hash_tensor.default)
-def hash_tensor(x: torch.Tensor, dim: Any = (), *, keepdim: bool = False, mode: int = 0) -> torch.Tensor:
+def hash_tensor(x: torch.Tensor, dim: Axes = (), *, keepdim: bool = False, mode: int = 0) -> torch.Tensor:
     """Return the exclusive or, over axes, of the bits of the elements as float64 or int64; the result is uint64."""
     if x.is_complex() or not all(type(size) is int for size in x.shape) or 0 in x.shape:
         return NotImplemented

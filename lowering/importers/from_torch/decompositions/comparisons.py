@@ -8,7 +8,14 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, rounded
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    Axes,
+    Operand,
+    Operator,
+    Results,
+    decomposes,
+    rounded,
+)
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import is_equal
 from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS, is_in_range, wrapped
 
@@ -16,10 +23,10 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def comparison(operator: Any) -> Callable[[Tensor, Any], Tensor]:
+def comparison(operator: Operator) -> Callable[[Tensor, Any], Tensor]:
     """Return the rule of a comparison in the promoted dtype, to which eager rounds a Python float as well."""
 
-    def compare(x: Tensor, y: Any) -> Tensor:
+    def compare(x: Tensor, y: Operand) -> Tensor:
         kind = torch.result_type(x, y)
         if kind.is_complex:
             return is_equal(x, y) if operator in EQUAL else torch.logical_not(is_equal(x, y))
@@ -49,7 +56,7 @@ def eq_tensor(x: Tensor, y: Tensor) -> Tensor:
 def over_axes(reduce: Any) -> Callable[..., Tensor]:
     """Return the rule that reduces one axis at a time, as torch-mlir requires; the result of uint8 is uint8."""
 
-    def apply(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    def apply(x: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
         axes = range(x.dim()) if dim is None else [axis % x.dim() if x.dim() else 0 for axis in dim]
         truth = x != 0
         for axis in sorted(axes, reverse=True):
@@ -62,10 +69,10 @@ def over_axes(reduce: Any) -> Callable[..., Tensor]:
 EQUAL = (aten.eq.Tensor, aten.eq.Scalar)
 
 
-def any_or_all_of_uint8(operator: Any) -> Callable[..., Any]:
+def any_or_all_of_uint8(operator: Operator) -> Callable[..., Results]:
     """Return the rule of `any` or `all` on uint8, whose result is uint8."""
 
-    def apply(x: Tensor, *arguments: Any, **options: Any) -> Any:
+    def apply(x: Tensor, *arguments: Any, **options: Any) -> Results:
         if x.dtype != torch.uint8:
             return NotImplemented
         return operator(x != 0, *arguments, **options).to(torch.uint8)

@@ -12,7 +12,14 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes_complex
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    Axes,
+    Operand,
+    Operator,
+    Results,
+    Scalar,
+    decomposes_complex,
+)
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -227,7 +234,7 @@ def _times_minus_i(z: Tensor) -> Tensor:
 
 
 @decomposes_complex(aten.pow.Tensor_Scalar, aten.pow.Tensor_Tensor, aten.pow.Scalar)
-def power(z: Any, exponent: Any) -> Tensor:
+def power(z: Operand, exponent: Operand) -> Tensor:
     """Return ``z ** exponent``; small integer exponents are multiplications."""
     kind = torch.result_type(z, exponent)
     if isinstance(exponent, float) and exponent == 0.5:
@@ -284,7 +291,7 @@ def _boxed(z: Tensor, is_endless: Tensor) -> tuple[Tensor, Tensor]:
     return real, imaginary
 
 
-def _as_dtype(z: Any, kind: torch.dtype) -> Tensor:
+def _as_dtype(z: Operand, kind: torch.dtype) -> Tensor:
     if isinstance(z, Tensor):
         return z.to(kind)
     number = complex(z)
@@ -293,7 +300,7 @@ def _as_dtype(z: Any, kind: torch.dtype) -> Tensor:
 
 
 @decomposes_complex(aten.prod.dim_int)
-def product(z: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
+def product(z: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Results:
     """Return the product along axis `dim` by repeated halving, or of all elements."""
     z = z if dtype is None else z.to(dtype)
     along, axis = (z.flatten(), 0) if dim is None else (z, dim)
@@ -310,7 +317,7 @@ def product(z: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: 
     return along if keepdim and dim is not None else along.squeeze(axis)
 
 
-def on_both_parts(operator: Any) -> Rule:
+def on_both_parts(operator: Operator) -> Rule:
     """Return the rule that applies `operator`, a linear reduction, to both parts."""
 
     def apply(z: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
@@ -322,7 +329,7 @@ def on_both_parts(operator: Any) -> Rule:
     return apply
 
 
-def on_absolute_values(operator: Any) -> Rule:
+def on_absolute_values(operator: Operator) -> Rule:
     """Return the rule that applies `operator`, a norm, to the absolute values."""
 
     def apply(z: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
@@ -333,7 +340,7 @@ def on_absolute_values(operator: Any) -> Rule:
 
 
 @decomposes_complex(aten.var.correction)
-def variance(z: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+def variance(z: Tensor, dim: Axes = None, *, correction: Scalar = None, keepdim: bool = False) -> Tensor:
     """Return the variance, which is the sum of both parts' variances."""
     return sum(aten.var.correction(part, dim, correction=correction, keepdim=keepdim) for part in _parts(z))  # type: ignore[return-value]
 

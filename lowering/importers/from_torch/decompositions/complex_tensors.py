@@ -13,7 +13,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    Axes,
+    Operand,
+    Operator,
+    Results,
     Rule,
+    Scalar,
     creates_complex,
     decomposes,
     decomposes_complex,
@@ -23,7 +28,7 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def parts_of(x: Any) -> tuple[Any, Any]:
+def parts_of(x: Operand) -> tuple[Any, Any]:
     if isinstance(x, Tensor):
         return (x.real, x.imag) if x.dtype.is_complex else (x, torch.zeros_like(x))
     number = complex(x)
@@ -35,36 +40,36 @@ def _number_parts(number: complex, kind: torch.dtype) -> tuple[Tensor, Tensor]:
     return real, imaginary
 
 
-def is_half(x: Any) -> bool:
+def is_half(x: Operand) -> bool:
     return isinstance(x, Tensor) and x.dtype in (torch.float16, torch.bfloat16)
 
 
-def _is_half_beside_number(x: Any, y: Any) -> bool:
+def _is_half_beside_number(x: Operand, y: Operand) -> bool:
     """Return whether eager takes y as float32 beside x: a float, or a float32 tensor of rank 0."""
     if not is_half(x):
         return False
     return type(y) is float or (isinstance(y, Tensor) and y.dim() == 0 < x.dim() and y.dtype == torch.float32)
 
 
-def rsub_complex(x: Tensor, number: Any, alpha: Any = 1) -> Tensor:
+def rsub_complex(x: Tensor, number: Scalar, alpha: Scalar = 1) -> Tensor:
     """Return ``number - alpha * x``."""
     x = x if alpha == 1 else x * alpha
     return torch.complex(complex(number).real - x.real, complex(number).imag - x.imag)
 
 
-def _as_dtype(x: Any, kind: torch.dtype) -> Any:
+def _as_dtype(x: Operand, kind: torch.dtype) -> Results:
     return x.to(kind) if isinstance(x, Tensor) else x
 
 
-def add(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
+def add(x: Operand, y: Operand, *, alpha: Scalar = 1) -> Tensor:
     return _by_parts(x, y, lambda a, b, c, d: (a + c, b + d), alpha)
 
 
-def subtract(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
+def subtract(x: Operand, y: Operand, *, alpha: Scalar = 1) -> Tensor:
     return _by_parts(x, y, lambda a, b, c, d: (a - c, b - d), alpha)
 
 
-def multiply(x: Any, y: Any) -> Tensor:
+def multiply(x: Operand, y: Operand) -> Tensor:
     """Return ``x * y``; eager takes a number beside float16 or bfloat16 as float32, torch-mlir rounds it."""
     if _is_half_beside_number(x, y):
         return (x.float() * y).to(x.dtype)
@@ -72,7 +77,7 @@ def multiply(x: Any, y: Any) -> Tensor:
 
 
 @decomposes(aten.div.Tensor, aten.div.Scalar)
-def divide(x: Any, y: Any) -> Tensor:
+def divide(x: Operand, y: Operand) -> Tensor:
     """Return ``x / y``, with the divisor scaled so that its square neither overflows nor underflows."""
     kind = torch.result_type(x, y)
     if _is_half_beside_number(x, y):
@@ -87,7 +92,7 @@ def divide(x: Any, y: Any) -> Tensor:
     return torch.complex((a * c + b * d) / square / scale, (b * c - a * d) / square / scale)
 
 
-def _by_parts(x: Any, y: Any, rule: Callable[..., Any], alpha: Any = 1) -> Tensor:
+def _by_parts(x: Operand, y: Operand, rule: Callable[..., Any], alpha: Scalar = 1) -> Tensor:
     kind = torch.result_type(x, y)
     if not kind.is_complex or isinstance(alpha, complex):
         return NotImplemented
@@ -99,7 +104,7 @@ def _by_parts(x: Any, y: Any, rule: Callable[..., Any], alpha: Any = 1) -> Tenso
     return torch.complex(*torch.broadcast_tensors(real, imaginary))
 
 
-def is_equal(x: Any, y: Any) -> Tensor:
+def is_equal(x: Operand, y: Operand) -> Tensor:
     (a, b), (c, d) = parts_of(x), parts_of(y)
     return (a == c) & (b == d)
 
@@ -149,7 +154,7 @@ def convert_element_type(x: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.complex(real.to(kind), imaginary.to(kind))
 
 
-def sum_of_complex(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+def sum_of_complex(x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     if not x.dtype.is_complex:
         return NotImplemented
     x = x if dtype is None else x.to(dtype)
@@ -170,10 +175,10 @@ def negate_view(x: Tensor) -> Tensor:
     return torch.neg(x)
 
 
-def by_parts(operator: Any, number: int | None) -> Rule:
+def by_parts(operator: Operator, number: int | None) -> Rule:
     """Return the rule of `operator` on both parts; argument `number`, if not None, is an element and may be real."""
 
-    def apply(*arguments: Any, **options: Any) -> Any:
+    def apply(*arguments: Any, **options: Any) -> Results:
         if not arguments[0].dtype.is_complex:
             return NotImplemented
         if number is not None:
@@ -189,7 +194,7 @@ def by_parts(operator: Any, number: int | None) -> Rule:
     return apply
 
 
-def _part(operand: Any, position: int, kind: torch.dtype) -> Any:
+def _part(operand: Any, position: int, kind: torch.dtype) -> Results:
     if type(operand) is complex:
         return (operand.real, operand.imag)[position]
     if not isinstance(operand, Tensor) or not (operand.dtype.is_complex or operand.dtype.is_floating_point):
@@ -197,10 +202,10 @@ def _part(operand: Any, position: int, kind: torch.dtype) -> Any:
     return parts_of(operand)[position].to(kind)
 
 
-def filled_by_parts(operator: Any, number: int | None) -> Rule:
+def filled_by_parts(operator: Operator, number: int | None) -> Rule:
     """Return the rule of a complex tensor filled with argument `number`; for None, with `operator`'s own value."""
 
-    def apply(*arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    def apply(*arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Results:
         first = arguments[0]
         value = 0 if number is None else arguments[number]
         kind = dtype or (first.dtype if isinstance(first, Tensor) else None)
@@ -228,24 +233,24 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return torch.complex(torch.where(condition, a, c), torch.where(condition, b, d))
 
 
-def any_or_all(operator: Any) -> Rule:
+def any_or_all(operator: Operator) -> Rule:
     """Return the rule of `any` or `all`: an element is true if it is not 0."""
     return lambda z, *arguments, **options: operator((z.real != 0) | (z.imag != 0), *arguments, **options)
 
 
-def logical_of_nonzero(operator: Any) -> Rule:
+def logical_of_nonzero(operator: Operator) -> Rule:
     """Return the rule that applies the logical `operator` to ``x != 0``."""
     return lambda *arguments: operator(*(argument != 0 for argument in arguments))
 
 
 @decomposes_complex(aten.var_mean.correction)
-def var_mean(z: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def var_mean(z: Tensor, dim: Axes = None, *, correction: Scalar = None, keepdim: bool = False) -> Results:
     mean = torch.mean(z, list(dim) if dim else list(range(z.dim())), keepdim)
     return aten.var.correction(z, dim, correction=correction, keepdim=keepdim), mean
 
 
 @decomposes_complex(aten.fill.Scalar)
-def fill(x: Tensor, number: Any) -> Any:
+def fill(x: Tensor, number: Scalar) -> Results:
     """Return a tensor of the same shape filled with `number`."""
     return torch.full_like(x, number) if x.dtype.is_complex else NotImplemented
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, Scalar, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -61,7 +61,7 @@ def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Ten
 
 
 @decomposes(aten.histc.default)
-def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:  # noqa: A002 - torch's names
+def histc(x: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Results:  # noqa: A002 - torch's names
     """Count elements in `bins` equal ranges from `min` to `max`, or over the elements' range where these are equal."""
     if x.numel() == 0:
         return torch.zeros(bins, dtype=x.dtype, device=x.device)
@@ -133,7 +133,7 @@ def segment_reduce(
     axis: int = 0,
     unsafe: bool = False,
     initial: float | None = None,
-) -> Any:
+) -> Results:
     """Return a reduction of each of the segments along `axis`, which follow each other."""
     if indices is not None or (lengths is None and offsets is None):
         return NotImplemented

@@ -15,10 +15,10 @@ from torch._export import utils
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.export import exported_program
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Rule
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Rule
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 
-Rules = dict[Any, Rule]
+Rules = dict[Operator, Rule]
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -57,11 +57,11 @@ def _composite_operators(registrations: tuple[str, ...]) -> frozenset[Any]:
     return frozenset(utils._collect_all_valid_cia_ops())
 
 
-def _is_own(operator: Any, rule: Rule) -> bool:
+def _is_own(operator: Operator, rule: Rule) -> bool:
     """Return whether torch's table names the kernel of the operator itself: in C++, or registered in Python."""
     wrapped = isinstance(rule, functools.partial) and rule.keywords.get("kernel") is operator
     return wrapped or rule is operator.py_kernels.get(COMPOSITE)
 
 
-def _stay(*operands: Any, **options: Any) -> Any:
+def _stay(*operands: Any, **options: Any) -> Results:
     return NotImplemented

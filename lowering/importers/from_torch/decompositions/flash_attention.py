@@ -7,11 +7,10 @@ logarithm of each row's sum, which the forward operator returns.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -21,7 +20,7 @@ Tensor = torch.Tensor
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False, *,
     attn_mask: Tensor | None = None, scale: float | None = None,
-) -> Any:  # fmt: skip
+) -> Results:  # fmt: skip
     """Return attention, and the logarithm of each row's sum of exponentials; 0 where all is masked."""
     if dropout_p:
         return NotImplemented
@@ -34,7 +33,7 @@ def flash_attention(
 def flash_attention_gradients(
     gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, result: Tensor, logarithms: Tensor,
     dropout_p: float, is_causal: bool, *, attn_mask: Tensor | None = None, scale: float | None = None,
-) -> Any:  # fmt: skip
+) -> Results:  # fmt: skip
     """Return the gradients of queries, keys and values."""
     if dropout_p:
         return NotImplemented

@@ -8,7 +8,17 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, chained, decomposes, rounded, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    HALVES,
+    Operand,
+    Operator,
+    Results,
+    Scalar,
+    chained,
+    decomposes,
+    rounded,
+    while_loop,
+)
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import add, subtract
 from mlirtri.lowering.importers.from_torch.decompositions.integers import (
     NARROW_INTEGERS,
@@ -56,7 +66,7 @@ def rrelu(
     upper: float = 1 / 3,
     training: bool = False,
     _: Any = None,
-) -> Any:
+) -> Results:
     """Return the leaky ReLU with the mean slope; random slopes (`training`) are left to be refused."""
     if training:
         return NotImplemented
@@ -87,10 +97,10 @@ def trunc(x: Tensor) -> Tensor:
     return torch.where(x < 0, torch.ceil(x), torch.floor(x)) if x.dtype.is_floating_point else x.clone()
 
 
-def in_float32_if_half(operator: Any) -> Callable[..., Any]:
+def in_float32_if_half(operator: Operator) -> Callable[..., Results]:
     """Return the rule that computes float16 and bfloat16 in float32, where torch-mlir overflows or rounds each step."""
 
-    def apply(x: Tensor, *operands: Any, **options: Any) -> Any:
+    def apply(x: Tensor, *operands: Any, **options: Any) -> Results:
         wide = _wide(x)
         if wide is x:
             return NotImplemented
@@ -101,7 +111,7 @@ def in_float32_if_half(operator: Any) -> Callable[..., Any]:
 
 
 @decomposes(aten.clamp.default, aten.clamp.Tensor, aten.clamp_min.default, aten.clamp_min.Tensor)
-def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002 - torch's names
+def clamp(x: Tensor, min: Scalar = None, max: Scalar = None) -> Tensor:  # noqa: A002 - torch's names
     """Clamp the elements, keeping NaN, which torch-mlir turns into a limit."""
     limits = [limit for limit in (min, max) if limit is not None]
     kind = x.dtype
@@ -141,7 +151,7 @@ def minimum(x: Tensor, y: Tensor) -> Tensor:
     return torch.where((x < y) | torch.isnan(x), x, y)
 
 
-def ignoring_nan(operator: Any) -> Callable[[Tensor, Tensor], Tensor]:
+def ignoring_nan(operator: Operator) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the rule of `fmax` or `fmin`, given `maximum` or `minimum`: where one operand is NaN, the other."""
 
     def apply(x: Tensor, y: Tensor) -> Tensor:
@@ -184,10 +194,10 @@ def hypot(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(torch.isinf(x) | torch.isinf(y), float("inf"), length).to(kind)
 
 
-def scaled_sum(sign: int) -> Callable[..., Any]:
+def scaled_sum(sign: int) -> Callable[..., Results]:
     """Return the rule of ``x ± alpha * y``, which eager rounds once for float16 and bfloat16, and alpha before."""
 
-    def apply(x: Any, y: Any, *, alpha: Any = 1) -> Any:
+    def apply(x: Operand, y: Operand, *, alpha: Scalar = 1) -> Results:
         kind = torch.result_type(x, y)
         if kind not in (torch.float16, torch.bfloat16) or alpha == 1:
             return NotImplemented
@@ -211,7 +221,7 @@ def hardshrink(x: Tensor, limit: float = 0.5) -> Tensor:
 
 
 @decomposes(aten.xlogy.Tensor, aten.xlogy.Scalar_Other, aten.xlogy.Scalar_Self)
-def xlogy(x: Any, y: Any) -> Tensor:
+def xlogy(x: Operand, y: Operand) -> Tensor:
     """Return ``x * log(y)``, 0 where x is 0 and y is a number; eager rounds a Python number to the dtype."""
     kind = torch.result_type(x, y)
     kind = kind if kind.is_floating_point else torch.get_default_dtype()
@@ -266,7 +276,7 @@ def _logcumsumexp_of_complex(z: Tensor, dim: int) -> Tensor:
 
 
 @decomposes(aten.arange.start_step)
-def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+def arange(start: Scalar, end: Scalar, step: Scalar = 1, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
     """Return ``start + i * step``: of floats computed in float64 and rounded once, as eager; of integers."""
     numbers = (start, end, step)
     kind = dtype or (torch.get_default_dtype() if float in map(type, numbers) else torch.int64)
@@ -296,7 +306,7 @@ def fmod(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(wide < 0, -size, torch.where(wide == 0, wide - size, size)).to(kind)
 
 
-def _dividend_and_divisor(x: Any, y: Any, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+def _dividend_and_divisor(x: Operand, y: Operand, kind: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return both as eager divides them: halves in float32, and only the dividend rounded if it is a number."""
     like = x if isinstance(x, Tensor) else y
     dividend = _wide(_as_tensor(x, like.to(kind)).to(kind))
@@ -312,7 +322,7 @@ def _rounding_of_steps(divisor: Any, kind: torch.dtype) -> Callable[[Tensor], Te
     return lambda x: x.to(kind).float()
 
 
-def floor_divide(x: Any, y: Any) -> Tensor:
+def floor_divide(x: Operand, y: Operand) -> Tensor:
     """Return the rounded-down quotient as eager: ``(x - remainder) / y``."""
     kind = torch.result_type(x, y)
     stored = _rounding_of_steps(y, kind)
@@ -327,14 +337,14 @@ def floor_divide(x: Any, y: Any) -> Tensor:
 
 
 @decomposes(aten.threshold_backward.default)
-def threshold_backward(grad: Tensor, x: Tensor, threshold: Any) -> Tensor:
+def threshold_backward(grad: Tensor, x: Tensor, threshold: Scalar) -> Tensor:
     """Return `grad` where `x` is above `threshold`, in the promoted dtype, which torch does not infer."""
     kind = torch.result_type(grad, x)
     return torch.where(x.to(kind) <= threshold, torch.zeros((), dtype=kind, device=x.device), grad.to(kind))
 
 
 @decomposes(torch.ops.prims.scalar_tensor.default, aten.scalar_tensor.default)
-def scalar(value: Any, *, dtype: torch.dtype | None = None, device: Any = None, **options: Any) -> Tensor:
+def scalar(value: Operand, *, dtype: torch.dtype | None = None, device: Any = None, **options: Any) -> Tensor:
     """Return a rank-0 tensor; torch's decompositions create it, torch-mlir does not lower it."""
     return torch.full((), value, dtype=dtype, device=device)
 
@@ -350,7 +360,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 @decomposes(aten.div.Tensor_mode)
-def div_with_rounding(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
+def div_with_rounding(x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """Return the rounded quotient; torch-mlir rounds quotients of floats twice."""
     kind = torch.result_type(x, y)
     if rounding_mode == "floor" and kind.is_floating_point:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch._inductor.inductor_prims  # defines prims.fma
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes
 
 aten = torch.ops.aten
 
@@ -35,11 +35,11 @@ def over_lists(operator: Callable[..., Any]) -> Callable[..., list[Any]]:
     return apply
 
 
-def _with_value(operator: Callable[..., Any]) -> Callable[..., Any]:
+def _with_value(operator: Callable[..., Any]) -> Callable[..., Results]:
     return lambda x, left, right, value=1: operator(x, left, right, value=value)
 
 
-def _limit(by_number: Callable[..., Any], by_tensor: Callable[..., Any]) -> Callable[..., Any]:
+def _limit(by_number: Callable[..., Any], by_tensor: Callable[..., Any]) -> Callable[..., Results]:
     return lambda x, limit: (by_tensor if isinstance(limit, torch.Tensor) else by_number)(x, limit)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._decomp import decompositions as torch_rules
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, Operator, Results, Scalar, decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.views import has_no_elements
 
 aten = torch.ops.aten
@@ -123,7 +123,7 @@ def index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False)
 _REENTRY = threading.local()
 
 
-def _once(operator: Any, *arguments: Any) -> Any:
+def _once(operator: Operator, *arguments: Any) -> Results:
     """Wrap the operator so that its own rule is not applied again."""
     _REENTRY.inside = True
     try:
@@ -191,7 +191,7 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 
 
 @decomposes(aten.index_add.default)
-def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Scalar = 1) -> Tensor:
     """Add slices of `source` to those of `x` at `index`, which may not be negative."""
     return torch_rules.index_add(x, dim, _not_from_end(x, dim, index), source, alpha=alpha)
 
@@ -320,7 +320,7 @@ REDUCTION_NAMES = {"add": "sum", "multiply": "prod"}
 
 
 @decomposes(aten.scatter.reduce, aten.scatter.value_reduce)
-def scatter_with_reduction(x: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str) -> Tensor:
+def scatter_with_reduction(x: Tensor, dim: int, index: Tensor, src: Operand, *, reduce: str) -> Tensor:
     """Return `Tensor.scatter` with a reduction, add or multiply."""
     source = src if isinstance(src, Tensor) else torch.full(index.shape, src, dtype=x.dtype, device=x.device)
     return torch.scatter_reduce(x, dim, index, source, REDUCTION_NAMES[reduce])

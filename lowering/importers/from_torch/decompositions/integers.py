@@ -11,7 +11,14 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    Operand,
+    Operator,
+    Results,
+    Scalar,
+    decomposes,
+    while_loop,
+)
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import multiply, rsub_complex
 
 aten = torch.ops.aten
@@ -30,25 +37,25 @@ def wrapped(number: int, kind: torch.dtype) -> int:
     return (number - low) % (1 << bits) + low
 
 
-def is_in_range(number: Any, kind: torch.dtype) -> bool:
+def is_in_range(number: Scalar, kind: torch.dtype) -> bool:
     """Return whether a Python number has the same value in `kind` and in the signed integer of its width."""
     low = 0 if kind in UNSIGNED else torch.iinfo(kind).min
     return not isinstance(number, Tensor) and low <= number < 1 << (8 * kind.itemsize - 1)
 
 
-def in_int64(operator: Any, x: Any, y: Any, **options: Any) -> Tensor:
+def in_int64(operator: Operator, x: Operand, y: Operand, **options: Any) -> Tensor:
     """Apply the operator in int64 to operands converted to their promoted narrow dtype."""
     kind = torch.result_type(x, y)
     return operator(*(_widen(operand, kind) for operand in (x, y)), **options)
 
 
-def _widen(x: Any, kind: torch.dtype) -> Tensor:
+def _widen(x: Operand, kind: torch.dtype) -> Tensor:
     if isinstance(x, Tensor):
         return x.to(kind).long()
     return torch.full((), wrapped(int(x), kind), dtype=torch.int64)
 
 
-def divide_integers(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
+def divide_integers(x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
     """Return rounded quotients; torch-mlir's trap for unsigned integers, and floor int64 through float64."""
     kind = torch.result_type(x, y)
     if rounding_mode is None or kind.is_floating_point:
@@ -68,7 +75,7 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
     return quotient - is_above.to(x.dtype)
 
 
-def remainder(x: Any, y: Any) -> Tensor:
+def remainder(x: Operand, y: Operand) -> Tensor:
     """Return the remainder with the divisor's sign; torch-mlir computes int8 incorrectly."""
     kind = torch.result_type(x, y)
     if kind == torch.int8 or (kind in NARROW_INTEGERS and not isinstance(y, Tensor) and not is_in_range(y, kind)):
@@ -76,7 +83,7 @@ def remainder(x: Any, y: Any) -> Tensor:
     return NotImplemented
 
 
-def extremum_of_integers(operator: Any) -> Callable[..., Tensor]:
+def extremum_of_integers(operator: Operator) -> Callable[..., Tensor]:
     """Return the rule of `maximum` or `minimum` of integers with different or unsigned dtypes."""
 
     def apply(x: Tensor, y: Tensor) -> Tensor:
@@ -88,7 +95,7 @@ def extremum_of_integers(operator: Any) -> Callable[..., Tensor]:
     return apply
 
 
-def clamp_integers(x: Tensor, low: Any, high: Any) -> Tensor:
+def clamp_integers(x: Tensor, low: Scalar, high: Scalar) -> Tensor:
     """Clamp integers to limits, which wrap first if they are outside the dtype."""
     limits = [operand for operand in (low, high) if operand is not None]
     kind = x.dtype
@@ -104,7 +111,7 @@ def clamp_integers(x: Tensor, low: Any, high: Any) -> Tensor:
     return (result if high is None else torch.minimum(result, _widen(high, kind))).to(kind)
 
 
-def _clamped_by_tensors(x: Tensor, low: Any, high: Any) -> Tensor:
+def _clamped_by_tensors(x: Tensor, low: Scalar, high: Scalar) -> Tensor:
     """Clamp `x` by one or two tensors; torch-mlir requires two."""
     kind = x.dtype
     for limit in (low, high):
@@ -117,10 +124,10 @@ def _clamped_by_tensors(x: Tensor, low: Any, high: Any) -> Tensor:
     return result
 
 
-def with_wrapped_scalar(operator: Any, otherwise: Callable[..., Any]) -> Callable[..., Any]:
+def with_wrapped_scalar(operator: Operator, otherwise: Callable[..., Any]) -> Callable[..., Results]:
     """Return the rule that wraps an integer into a tensor, for unsigned integers and int8."""
 
-    def apply(x: Any, y: Any, **options: Any) -> Any:
+    def apply(x: Operand, y: Operand, **options: Any) -> Results:
         if not isinstance(x, Tensor) or x.dtype not in (*UNSIGNED, torch.int8) or type(y) is not int:
             return otherwise(x, y, **options)
         return operator(x, torch.full((), wrapped(y, x.dtype), dtype=x.dtype, device=x.device), **options)
@@ -172,7 +179,7 @@ _ROOTS: dict[float, Callable[[Tensor], Tensor]] = {0.5: torch.sqrt, -0.5: torch.
 
 
 @decomposes(aten.pow.Tensor_Scalar)
-def pow_scalar(x: Tensor, exponent: Any) -> Tensor:
+def pow_scalar(x: Tensor, exponent: Operand) -> Tensor:
     """Return ``x ** exponent``: integers by multiplications, floats with eager's special exponents."""
     kind = torch.result_type(x, exponent)
     powers = _FLOAT_POWERS if kind == torch.float16 else {**_FLOAT_POWERS, **_ROOTS}
@@ -192,7 +199,7 @@ def pow_scalar(x: Tensor, exponent: Any) -> Tensor:
 
 
 @decomposes(aten.pow.Scalar)
-def pow_of_scalar(base: Any, exponent: Tensor) -> Tensor:
+def pow_of_scalar(base: Operand, exponent: Tensor) -> Tensor:
     """Return ``base ** exponent`` of integers."""
     kind = torch.result_type(base, exponent)
     if kind.is_floating_point or kind.is_complex:
@@ -212,20 +219,20 @@ def pow_tensor(x: Tensor, exponent: Tensor) -> Tensor:
     return aten.pow.Tensor_Tensor(x, exponent).to(kind)
 
 
-def with_scalar_right(operator: Any) -> Callable[[Tensor, Any], Tensor]:
+def with_scalar_right(operator: Operator) -> Callable[[Tensor, Any], Tensor]:
     """Return the rule of a tensor and a number, given the operator of two tensors."""
 
-    def apply(x: Tensor, number: Any) -> Tensor:
+    def apply(x: Tensor, number: Scalar) -> Tensor:
         kind = torch.result_type(x, number)
         return operator(x.to(kind), torch.full((), number, dtype=kind, device=x.device))
 
     return apply
 
 
-def with_scalar_left(operator: Any) -> Callable[[Any, Tensor], Tensor]:
+def with_scalar_left(operator: Operator) -> Callable[[Any, Tensor], Tensor]:
     """Return the rule of a number and a tensor, given the operator of two tensors."""
 
-    def apply(number: Any, x: Tensor) -> Tensor:
+    def apply(number: Scalar, x: Tensor) -> Tensor:
         kind = torch.result_type(number, x)
         return operator(torch.full((), number, dtype=kind, device=x.device), x.to(kind))
 
@@ -233,7 +240,7 @@ def with_scalar_left(operator: Any) -> Callable[[Any, Tensor], Tensor]:
 
 
 @decomposes(aten.rsub.Scalar)
-def rsub(x: Tensor, number: Any, alpha: Any = 1) -> Tensor:
+def rsub(x: Tensor, number: Scalar, alpha: Scalar = 1) -> Tensor:
     """Return ``number - alpha * x``; torch-mlir rounds the number to float32."""
     kind = torch.result_type(x, number)
     if kind.is_complex:
@@ -241,7 +248,7 @@ def rsub(x: Tensor, number: Any, alpha: Any = 1) -> Tensor:
     return torch.sub(torch.full((), number, dtype=kind, device=x.device), x.to(kind), alpha=alpha)
 
 
-def with_promotion(operator: Any) -> Callable[[Tensor, Tensor], Tensor]:
+def with_promotion(operator: Operator) -> Callable[[Tensor, Tensor], Tensor]:
     """Return the rule that promotes both operands to one dtype."""
 
     def apply(x: Tensor, y: Tensor) -> Tensor:
@@ -252,7 +259,7 @@ def with_promotion(operator: Any) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 @decomposes(aten.full_like.default)
-def full_like(x: Tensor, number: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+def full_like(x: Tensor, number: Scalar, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
     """Return a tensor of unsigned integers filled with `number`, which torch-mlir does not create."""
     kind = dtype or x.dtype
     if kind not in UNSIGNED:

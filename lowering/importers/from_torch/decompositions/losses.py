@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Rule
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Rule
 
 Tensor = torch.Tensor
 CHUNKED = "_linear_cross_entropy_batch_chunked"
@@ -27,7 +27,7 @@ def chunked(
     ignored: int,
     smoothing: float,
     *settings: Any,
-) -> Any:
+) -> Results:
     """Return the reduced loss, and no gradients."""
     if any(settings[-3:]):
         return NotImplemented
@@ -66,7 +66,7 @@ def _loss(
     return result.to(dtype)
 
 
-def losses_in_chunks() -> dict[Any, Rule]:
+def losses_in_chunks() -> dict[Operator, Rule]:
     """Return the rules, if torch has imported the operators, as it does for their first call."""
     rules = {CHUNKED: chunked, f"{CHUNKED}_no_reduction": unreduced}
     operators = {name: getattr(torch.ops.torch_nn, name, None) for name in rules}

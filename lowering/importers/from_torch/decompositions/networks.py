@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch._decomp import decompositions as torch_rules
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -34,7 +34,7 @@ def attention(
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> Results:
     """Return attention, of halves computed in float32 and rounded once; a row whose mask is false everywhere is 0."""
     kind, mask = query.dtype, attn_mask
     if dropout_p or kind not in ATTENTION_DTYPES or (key.dtype, value.dtype) != (kind, kind):
@@ -75,7 +75,7 @@ def multi_head_attention(
     need_weights: bool = True,
     average_attn_weights: bool = True,
     mask_type: int | None = None,
-) -> Any:
+) -> Results:
     """Return the result and weights of a batched `torch.nn.MultiheadAttention`; a non-zero `mask` hides a key."""
     inputs = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
     projected = (F.linear(x, weight, bias) for x, weight, bias in inputs)
@@ -164,7 +164,7 @@ def convolution(
     transposed: bool,
     output_padding: Sequence[int],
     groups: int,
-) -> Any:
+) -> Results:
     """Return a transposed convolution of several groups, one group after the other."""
     if not transposed or groups == 1:
         return NotImplemented
@@ -175,7 +175,7 @@ def convolution(
 
 
 @decomposes(aten._batch_norm_with_update_functional.default)
-def batch_norm_with_update(*arguments: Any) -> Any:
+def batch_norm_with_update(*arguments: Any) -> Results:
     """Return torch's own decomposition, which torch-mlir's list of them leaves out."""
     return torch_rules._batch_norm_with_update_functional(*arguments)
 
@@ -184,7 +184,7 @@ NORM_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @decomposes(aten.native_layer_norm.default)
-def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Results:
     """Normalise over the last axes, which have `shape`."""
     if not _is_supported(x, weight, bias):
         return NotImplemented
@@ -196,7 +196,7 @@ def layer_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Ten
 @decomposes(aten.native_group_norm.default)
 def group_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: int, channels: int, size: int, groups: int, eps: float
-) -> Any:
+) -> Results:
     """Normalise each of `groups` groups of channels, which have `size` elements per channel."""
     if type(batch) is int and batch == 0:
         rows = torch.empty(0, groups, dtype=_statistics_dtype(x, weight, bias), device=x.device)
@@ -262,7 +262,7 @@ def embedding_bag(
     per_sample_weights: Tensor | None = None,
     include_last_offset: bool = False,
     padding_idx: int | None = -1,
-) -> Any:
+) -> Results:
     """Return the result, each sample's bag, the bags' sizes, and 0 for indices of maxima, which only gradients use."""
     bags = offsets.shape[0] - include_last_offset
     positions = torch.arange(indices.shape[0], device=indices.device).unsqueeze(-1)
@@ -286,7 +286,7 @@ def embedding_bag(
 
 
 @decomposes(aten.embedding_bag.padding_idx)
-def embedding_bag_with_padding(weight: Tensor, *arguments: Any) -> Any:
+def embedding_bag_with_padding(weight: Tensor, *arguments: Any) -> Results:
     """Return `embedding_bag`; a negative padding index, the last argument, counts from the end."""
     *others, padding = arguments
     if padding is not None and padding < 0:

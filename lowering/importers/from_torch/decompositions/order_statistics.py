@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, Results, Scalar, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -30,10 +30,10 @@ def arg_extremum(best: Any) -> Callable[..., Tensor]:
     return index
 
 
-def extremum_with_index(best: Any, index: Callable[..., Tensor]) -> Callable[..., Any]:
+def extremum_with_index(best: Any, index: Callable[..., Tensor]) -> Callable[..., Results]:
     """Return the rule of `max` or `min` along an axis."""
 
-    def apply(x: Tensor, dim: int, keepdim: bool = False) -> Any:
+    def apply(x: Tensor, dim: int, keepdim: bool = False) -> Results:
         if not x.dtype.is_floating_point or x.dim() == 0:
             return NotImplemented
         return best(x, dim, keepdim), index(x, dim, keepdim)
@@ -49,13 +49,13 @@ LONGEST_MODE_ROW = 1 << 12
 
 
 @decomposes(aten.topk.default)
-def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:  # noqa: A002
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Results:  # noqa: A002
     """Return the largest or smallest elements in order, which is one of the orders that `sorted=False` allows."""
     return NotImplemented if sorted else torch.topk(x, k, dim, largest)
 
 
 @decomposes(aten.median.dim)
-def median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Results:
     """Return the lower median and its index; NaN if any element is NaN."""
     if not x.dim() or not isinstance(x.shape[dim], int) or not x.shape[dim]:
         return NotImplemented
@@ -70,7 +70,7 @@ def median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 @decomposes(aten.nanmedian.dim)
-def nanmedian(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def nanmedian(x: Tensor, dim: int = -1, keepdim: bool = False) -> Results:
     """Return the lower median of the elements that are not NaN, and its index."""
     if not x.is_floating_point():
         return median(x, dim, keepdim)
@@ -84,7 +84,7 @@ def nanmedian(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 @decomposes(aten.kthvalue.default)
-def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Results:
     """Return the k-th smallest element and its index; torch-mlir's lowering loses elements next to NaN."""
     if not x.dim() or not isinstance(x.shape[dim], int):
         return NotImplemented
@@ -95,7 +95,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 def over_all_elements(along: Callable[..., Any]) -> Callable[[Tensor], Any]:
     """Return the rule over all elements, without an index, given the one along an axis."""
 
-    def apply(x: Tensor) -> Any:
+    def apply(x: Tensor) -> Results:
         result = along(x.flatten(), 0)
         return result if result is NotImplemented else result[0]
 
@@ -103,7 +103,7 @@ def over_all_elements(along: Callable[..., Any]) -> Callable[[Tensor], Any]:
 
 
 @decomposes(aten.mode.default)
-def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Results:
     """Return the smallest of the most frequent elements, and its last index."""
     if not x.dim() or not isinstance(x.shape[dim], int) or not 0 < x.shape[dim] <= LONGEST_MODE_ROW:
         return NotImplemented
@@ -120,10 +120,10 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return (value, index) if keepdim else (value.squeeze(dim), index.squeeze(dim))
 
 
-def cumulative_extremum(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+def cumulative_extremum(is_beyond: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Results]:
     """Return the rule of `cummax` or `cummin` with the last index; NaN beats all other elements."""
 
-    def scan(x: Tensor, dim: int) -> Any:
+    def scan(x: Tensor, dim: int) -> Results:
         if not x.dim():
             return x.clone(), torch.zeros_like(x, dtype=torch.int64)
         count = x.shape[dim]
@@ -174,19 +174,19 @@ def searchsorted(
 
 
 @decomposes(aten.searchsorted.Scalar)
-def searchsorted_scalar(boundaries: Tensor, number: Any, **options: Any) -> Tensor:
+def searchsorted_scalar(boundaries: Tensor, number: Scalar, **options: Any) -> Tensor:
     kind = torch.result_type(boundaries, number)
     return searchsorted(boundaries, torch.full((), number, dtype=kind, device=boundaries.device), **options)
 
 
 @decomposes(aten.bucketize.Tensor, aten.bucketize.Scalar)
-def bucketize(values: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(values: Operand, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
     search = searchsorted if isinstance(values, Tensor) else searchsorted_scalar
     return search(boundaries, values, out_int32=out_int32, right=right)
 
 
 @decomposes(aten.sort.stable)
-def sort_stable(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
+def sort_stable(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Results:
     """Return torch-mlir's sort, whose lowering is stable."""
     return aten.sort.default(x, dim, descending)
 

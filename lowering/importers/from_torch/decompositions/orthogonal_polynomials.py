@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -90,7 +90,7 @@ POLYNOMIALS = {
 def evaluate(polynomial: Polynomial) -> Callable[[Any, Any], Tensor]:
     """Return the rule of `polynomial` of x and its degree, of which one may be a Python number."""
 
-    def apply(x: Any, n: Any) -> Tensor:
+    def apply(x: Operand, n: Any) -> Tensor:
         kind = torch.result_type(x, n)
         kind = kind if kind.is_floating_point else torch.get_default_dtype()
         x, n = (_as_tensor(operand, kind) for operand in (x, n))

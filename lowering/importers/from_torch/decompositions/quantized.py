@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Scalar
+
 Tensor = torch.Tensor
 
 
 def quantise_by_scalars(
-    x: Tensor, scale: Tensor, zero_point: Tensor, low: Any, high: Any, dtype: torch.dtype
+    x: Tensor, scale: Tensor, zero_point: Tensor, low: Scalar, high: Scalar, dtype: torch.dtype
 ) -> Tensor:
     """Quantise with one scale and zero point, rank-0 tensors; the limits may also be tensors."""
     # Eager reads the scale as a Python float, divides by it there, and multiplies in float32.
@@ -21,7 +23,14 @@ def quantise_by_scalars(
 
 
 def dequantise_by_scalars(
-    x: Tensor, scale: Tensor, zero_point: Tensor, low: Any, high: Any, dtype: torch.dtype, *, out_dtype: Any = None
+    x: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    low: Scalar,
+    high: Scalar,
+    dtype: torch.dtype,
+    *,
+    out_dtype: Any = None,
 ) -> Tensor:
     """Dequantise with one scale and zero point, rank-0 tensors."""
     kind = out_dtype or torch.float32
@@ -133,7 +142,7 @@ def symmetric_scale_of_rows(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tens
     return scale, torch.zeros_like(scale)
 
 
-def _limited(x: Tensor, low: Any, high: Any) -> Tensor:
+def _limited(x: Tensor, low: Scalar, high: Scalar) -> Tensor:
     if isinstance(low, torch.Tensor):
         return torch.minimum(torch.maximum(x, low.to(x.dtype).reshape(())), high.to(x.dtype).reshape(()))
     return torch.clamp(x, low, high)

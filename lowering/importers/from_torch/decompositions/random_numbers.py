@@ -6,18 +6,16 @@ of torch's generator.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
 @decomposes(aten.native_dropout.default)
-def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
+def native_dropout(x: Tensor, p: float, train: bool | None) -> Results:
     """Return the product of `x` and scaled Bernoulli draws, rounded as `torch.nn.functional.dropout` rounds it."""
     if train is False or p == 0:
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
@@ -28,13 +26,13 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> Any:
 
 
 @decomposes(aten.bernoulli.default)
-def bernoulli(x: Tensor, *, generator: Any = None) -> Tensor:
+def bernoulli(x: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return ones with the probabilities `x`, one uniform draw each."""
     return bernoulli_tensor(x, x, generator=generator)
 
 
 @decomposes(aten.bernoulli.Tensor)
-def bernoulli_tensor(x: Tensor, p: Tensor, *, generator: Any = None) -> Tensor:
+def bernoulli_tensor(x: Tensor, p: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return a tensor like `x` of ones with the probabilities `p`."""
     if generator is not None:
         return NotImplemented
@@ -45,7 +43,9 @@ def bernoulli_tensor(x: Tensor, p: Tensor, *, generator: Any = None) -> Tensor:
 
 
 @decomposes(aten.multinomial.default)
-def multinomial(x: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None) -> Tensor:
+def multinomial(
+    x: Tensor, num_samples: int, replacement: bool = False, *, generator: torch.Generator | None = None
+) -> Tensor:
     """Draw indices with probabilities `x`, one row of them for each row of `x`."""
     if generator is not None:
         return NotImplemented
@@ -67,7 +67,7 @@ def multinomial(x: Tensor, num_samples: int, replacement: bool = False, *, gener
 
 
 @decomposes(aten.normal.Tensor_float)
-def normal_around(mean: Tensor, std: float = 1.0, *, generator: Any = None) -> Tensor:
+def normal_around(mean: Tensor, std: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return normal draws around the elements of `mean`."""
     if generator is not None:
         return NotImplemented
@@ -75,7 +75,7 @@ def normal_around(mean: Tensor, std: float = 1.0, *, generator: Any = None) -> T
 
 
 @decomposes(aten.normal.float_Tensor)
-def normal_of_width(mean: float, std: Tensor, *, generator: Any = None) -> Tensor:
+def normal_of_width(mean: float, std: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return normal draws around `mean` with the standard deviations `std`."""
     if generator is not None:
         return NotImplemented
@@ -83,7 +83,7 @@ def normal_of_width(mean: float, std: Tensor, *, generator: Any = None) -> Tenso
 
 
 @decomposes(aten.normal.Tensor_Tensor)
-def normal_of(mean: Tensor, std: Tensor, *, generator: Any = None) -> Tensor:
+def normal_of(mean: Tensor, std: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Return normal draws around the elements of `mean` with the standard deviations `std`."""
     if generator is not None:
         return NotImplemented

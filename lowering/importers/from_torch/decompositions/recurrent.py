@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch._decomp import decompositions as torch_rules
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -110,7 +110,7 @@ def lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
-) -> Any:
+) -> Results:
     """Return outputs, last outputs and last cells; outputs that are projected are left to torch's decomposition."""
     options = (params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
     if not _is_taken(x, batch_first, dropout, train) or initial[0].shape[-1] != initial[1].shape[-1]:
@@ -120,7 +120,7 @@ def lstm(
     return (output.transpose(0, 1) if batch_first else output), outputs, cells
 
 
-def _of_one_state(step: Step, written_out: Callable[..., Any]) -> Callable[..., Any]:
+def _of_one_state(step: Step, written_out: Callable[..., Any]) -> Callable[..., Results]:
     def layers(
         x: Tensor,
         initial: Tensor,
@@ -131,7 +131,7 @@ def _of_one_state(step: Step, written_out: Callable[..., Any]) -> Callable[..., 
         train: bool,
         bidirectional: bool,
         batch_first: bool,
-    ) -> Any:
+    ) -> Results:
         if not _is_taken(x, batch_first, dropout, train):
             options = (params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
             return written_out(x, initial, *options)

@@ -10,14 +10,22 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, decomposes, in_float32
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    HALVES,
+    Axes,
+    Operator,
+    Results,
+    Scalar,
+    decomposes,
+    in_float32,
+)
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import sum_of_complex
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def cumulative(operator: Any) -> Callable[..., Tensor]:
+def cumulative(operator: Operator) -> Callable[..., Tensor]:
     """Return the rule of `cumsum` or `cumprod`, which converts to the result dtype first."""
 
     def compute(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
@@ -28,13 +36,13 @@ def cumulative(operator: Any) -> Callable[..., Tensor]:
     return compute
 
 
-def converted(operator: Any, of_booleans: Any) -> Callable[..., Tensor]:
+def converted(operator: Operator, of_booleans: Any) -> Callable[..., Tensor]:
     """Return the rule of a sum or product that converts elements to the result dtype first, where integers wrap.
 
     Of booleans it is `of_booleans`: eager reduces them by "or" and by "and", and torch-mlir adds them modulo 2.
     """
 
-    def compute(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    def compute(x: Tensor, *arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Results:
         if dtype == torch.bool:
             return of_booleans(x != 0, *arguments, **options)
         if dtype is None or dtype == x.dtype or dtype in HALVES:
@@ -46,7 +54,7 @@ def converted(operator: Any, of_booleans: Any) -> Callable[..., Tensor]:
 
 
 @decomposes(aten.sum.dim_IntList)
-def sum_over_axes(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+def sum_over_axes(x: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     """Return the sum of complex, float16 or bfloat16 elements, or in another dtype."""
     if x.dtype.is_complex and (dtype is None or dtype == x.dtype):
         return sum_of_complex(x, dim, keepdim)
@@ -55,7 +63,7 @@ def sum_over_axes(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: t
 
 
 @decomposes(aten.mean.dim)
-def mean_over_axes(x: Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
+def mean_over_axes(x: Tensor, dim: Axes, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Tensor:
     """Return the mean of complex elements, or in another dtype, which torch-mlir does not lower."""
     if x.dtype.is_complex:
         return torch.complex(torch.mean(x.real, dim, keepdim), torch.mean(x.imag, dim, keepdim))
@@ -65,7 +73,7 @@ def mean_over_axes(x: Tensor, dim: Any, keepdim: bool = False, *, dtype: torch.d
 
 
 @decomposes(aten.var.correction)
-def variance(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+def variance(x: Tensor, dim: Axes = None, *, correction: Scalar = None, keepdim: bool = False) -> Tensor:
     """Return the variance; torch-mlir divides by 1 where eager divides by 0."""
     if x.dtype in HALVES:
         return in_float32(aten.var.correction)(x, dim, correction=correction, keepdim=keepdim)
@@ -81,7 +89,7 @@ def variance(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: boo
 
 
 @decomposes(aten.var_mean.correction)
-def variance_and_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+def variance_and_mean(x: Tensor, dim: Axes = None, *, correction: Scalar = None, keepdim: bool = False) -> Results:
     if x.dtype in HALVES:
         return in_float32(aten.var_mean.correction)(x, dim, correction=correction, keepdim=keepdim)
     result = variance(x, dim, correction=correction, keepdim=keepdim)
@@ -95,7 +103,7 @@ def multilabel_margin(x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
 
 
 @decomposes(aten.multilabel_margin_loss_forward.default)
-def multilabel_margin_forward(x: Tensor, target: Tensor, reduction: int) -> Any:
+def multilabel_margin_forward(x: Tensor, target: Tensor, reduction: int) -> Results:
     """Return the loss and the targets; torch's decomposition counts labels after the first -1 as 0."""
     rows, labels = torch.atleast_2d(x), torch.atleast_2d(target)
     iota = torch.arange(rows.shape[1], device=x.device)
@@ -110,10 +118,10 @@ def multilabel_margin_forward(x: Tensor, target: Tensor, reduction: int) -> Any:
     return result, is_target.to(x.dtype).view(x.shape)
 
 
-def extremum(operator: Any) -> Callable[..., Tensor]:
+def extremum(operator: Operator) -> Callable[..., Tensor]:
     """Return the rule of `amax` or `amin`: over all axes at once, and uint8 in int16."""
 
-    def compute(x: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    def compute(x: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
         axes = {axis % x.dim() for axis in dim} if x.dim() else set()
         if x.dim() > 1 and len(axes) in (0, x.dim()) and all(isinstance(size, int) for size in x.shape):
             result = operator(x.reshape(-1), [0])

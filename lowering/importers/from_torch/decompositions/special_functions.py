@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -155,7 +155,7 @@ def xlog1py(x: Tensor, y: Tensor) -> Tensor:
 def in_float64_binary(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
     """Return the rule of two operands, one of which may be a Python number, computed in float64."""
 
-    def compute(x: Any, y: Any) -> Tensor:
+    def compute(x: Operand, y: Operand) -> Tensor:
         kind = torch.result_type(x, y)
         kind = kind if kind.is_floating_point else torch.get_default_dtype()
         tensor = x if isinstance(x, Tensor) else y

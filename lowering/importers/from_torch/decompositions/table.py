@@ -17,6 +17,8 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     RULES,
     SCALAR_RULES,
     UNSIGNED_RULES,
+    Operator,
+    Results,
     Rule,
     chained,
     decomposes,
@@ -66,13 +68,13 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def decompositions() -> dict[Any, Rule]:
+def decompositions() -> dict[Operator, Rule]:
     """Return the rules by operator; those that libraries register on their import are included if they are there."""
     return {**_decompositions(), **quantised(), **third_party_rules(), **losses_in_chunks()}
 
 
 @cache
-def _decompositions() -> dict[Any, Rule]:
+def _decompositions() -> dict[Operator, Rule]:
     table = {**torch_decompositions(), **RULES}
     for layer in (COMPLEX_RULES, UNSIGNED_RULES, SCALAR_RULES):
         for operator, rule in layer.items():
@@ -106,10 +108,10 @@ FROM_THE_END = (aten.scatter.src, aten.scatter.value, aten.scatter_add.default, 
 """torch-mlir counts a negative axis by the rank of the index, and refuses an index of another rank."""
 
 
-def on_rank_0(operator: Any) -> Rule:
+def on_rank_0(operator: Operator) -> Rule:
     """Return the rule that applies the operator to a one-element tensor and reshapes the results to rank 0."""
 
-    def apply(x: Tensor, *arguments: Any, **options: Any) -> Any:
+    def apply(x: Tensor, *arguments: Any, **options: Any) -> Results:
         if x.dim():
             if operator in FROM_THE_END and arguments[0] < 0:
                 return operator(x, arguments[0] + x.dim(), *arguments[1:], **options)
@@ -122,11 +124,11 @@ def on_rank_0(operator: Any) -> Rule:
     return apply
 
 
-def _as_row(operand: Any) -> Any:
+def _as_row(operand: Any) -> Results:
     return operand.view([1]) if isinstance(operand, Tensor) and not operand.dim() else operand
 
 
-def _as_number(operand: Any) -> Any:
+def _as_number(operand: Any) -> Results:
     return operand.view([]) if isinstance(operand, Tensor) and operand.numel() == 1 else operand
 
 

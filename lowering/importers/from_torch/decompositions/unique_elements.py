@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Axes, Results, decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.views import has_no_elements
 
 aten = torch.ops.aten
@@ -21,7 +21,7 @@ MAX_PAIR_ELEMENTS = 1 << 26
 
 
 @decomposes(aten._unique2.default)
-def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Any:  # noqa: A002
+def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> Results:  # noqa: A002
     """Return the sorted elements without duplicates, and optionally inverse indices and counts."""
     if has_no_elements(x.shape):
         return _nothing(x.flatten(), x.shape if return_inverse else (0,))
@@ -33,7 +33,9 @@ def unique(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_
 
 
 @decomposes(aten.unique_consecutive.default)
-def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Any = None) -> Any:
+def unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: Axes = None
+) -> Results:
     """Return the elements without consecutive duplicates, and optionally inverse indices and counts."""
     if dim is not None:
         # Along an axis torch gives all three whatever was asked for.
@@ -45,7 +47,7 @@ def unique_consecutive(x: Tensor, return_inverse: bool = False, return_counts: b
 
 
 @decomposes(aten.unique_dim_consecutive.default)
-def unique_dim_consecutive(x: Tensor, dim: int, return_inverse: bool = False, return_counts: bool = False) -> Any:
+def unique_dim_consecutive(x: Tensor, dim: int, return_inverse: bool = False, return_counts: bool = False) -> Results:
     """Return the slices along `dim` without consecutive duplicates, inverse indices and counts."""
     if has_no_elements(x.shape):
         return _nothing(x, (0,))
@@ -60,7 +62,7 @@ def unique_dim(
     sorted: bool = True,  # noqa: A002 - torch's name
     return_inverse: bool = False,
     return_counts: bool = False,
-) -> Any:
+) -> Results:
     """Return the slices along `dim` in lexicographic order without duplicates, inverse indices and counts."""
     if has_no_elements(x.shape):
         return _nothing(x, (0,))

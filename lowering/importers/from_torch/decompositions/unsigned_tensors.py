@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Rule, creates_unsigned
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Rule, creates_unsigned
 from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import CREATED
 from mlirtri.lowering.importers.from_torch.decompositions.integers import wrapped
 
@@ -38,10 +38,10 @@ def _bits(x: Tensor, kind: torch.dtype) -> Tensor:
     return torch.where(is_large, (x - 2.0**63).to(kind) + LEAST, x.to(kind))
 
 
-def filled_with_bits(operator: Any, number: int | None) -> Rule:
+def filled_with_bits(operator: Operator, number: int | None) -> Rule:
     """Return the rule of an unsigned tensor filled with argument `number`; for None, with `operator`'s own value."""
 
-    def apply(*arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    def apply(*arguments: Any, dtype: torch.dtype | None = None, **options: Any) -> Results:
         kind = dtype or (arguments[0].dtype if isinstance(arguments[0], Tensor) else None)
         if kind not in SIGNED:
             return NotImplemented

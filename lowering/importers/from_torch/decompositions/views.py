@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, Scalar, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
 @decomposes(aten.as_strided.default)
-def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
+def as_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: Scalar = None) -> Tensor:
     """Gather elements by strides with dynamic sizes; strides in order are a reshape, as in torch's group norm."""
     if storage_offset in (None, 0) and x.storage_offset() == 0 and _has_all_in_order(x, size, stride):
         return x.view(size)
@@ -26,14 +26,14 @@ def as_strided(x: Tensor, size: Any, stride: Any, storage_offset: Any = None) ->
     return x.view(-1)[_strided_indices(size, stride, offset, x.device)]
 
 
-def _strided_indices(size: Any, stride: Any, offset: Any, device: torch.device) -> Tensor:
+def _strided_indices(size: Sequence[int], stride: Sequence[int], offset: Any, device: torch.device) -> Tensor:
     index = torch.full((), offset, dtype=torch.int64, device=device)
     for length, step in zip(size, stride, strict=True):
         index = index.unsqueeze(-1) + torch.arange(length, device=device) * step
     return index
 
 
-def _has_all_in_order(x: Tensor, size: Any, stride: Any) -> bool:
+def _has_all_in_order(x: Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
     if not all(type(element) is int for element in (*x.shape, *size, *stride)) or not x.is_contiguous():
         return False
     below = [prod(size[position + 1 :]) for position in range(len(size))]
@@ -43,7 +43,9 @@ def _has_all_in_order(x: Tensor, size: Any, stride: Any) -> bool:
 
 
 @decomposes(aten.as_strided_scatter.default)
-def as_strided_scatter(x: Tensor, src: Tensor, size: Any, stride: Any, storage_offset: Any = None) -> Tensor:
+def as_strided_scatter(
+    x: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: Scalar = None
+) -> Tensor:
     """Return a contiguous tensor with elements written at strided addresses; views into others are refused later."""
     offset = storage_offset or 0
     numbers = (*x.shape, *size, *stride, offset, x.storage_offset())
@@ -53,25 +55,25 @@ def as_strided_scatter(x: Tensor, src: Tensor, size: Any, stride: Any, storage_o
 
 
 @decomposes(aten.empty_strided.default)
-def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
+def empty_strided(size: Sequence[int], stride: Sequence[int], **options: Any) -> Tensor:
     """Return an empty tensor: strides have no meaning in MLIR."""
     return aten.empty.memory_format(size, **options)
 
 
 @decomposes(aten.new_empty_strided.default)
-def new_empty_strided(x: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
+def new_empty_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], **options: Any) -> Tensor:
     """Return an empty tensor of the dtype of `x`, unless the options name another one."""
     return aten.new_empty.default(x, size, **options)
 
 
 @decomposes(aten.empty_permuted.default)
-def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **options: Any) -> Tensor:
     """Return an empty tensor: the order of axes in memory has no meaning in MLIR."""
     return aten.empty.memory_format(size, **options)
 
 
 @decomposes(aten.resize.default)
-def resize(x: Tensor, size: Sequence[Any], *, memory_format: Any = None) -> Any:
+def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Results:
     """Return the first elements in another shape; elements beyond those of `x`, which eager leaves undefined, are 0."""
     count = prod(size)
     if not all(type(length) is int for length in (*x.shape, *size)) or not x.is_contiguous():
@@ -81,7 +83,7 @@ def resize(x: Tensor, size: Sequence[Any], *, memory_format: Any = None) -> Any:
 
 
 @decomposes(aten.resize_as.default)
-def resize_as(x: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Any:
+def resize_as(x: Tensor, the_template: Tensor, *, memory_format: torch.memory_format | None = None) -> Results:
     return resize(x, the_template.shape)
 
 
@@ -95,7 +97,7 @@ def copy_of(view: Any) -> Callable[..., Tensor]:
 
 
 @decomposes(aten.split_with_sizes.default)
-def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Any:
+def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Results:
     """Return one slice per part, of dynamic sizes."""
     if all(isinstance(size, int) for size in sizes):
         return NotImplemented

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, in_float32
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, decomposes, in_float32
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def adaptive_max_pool(operator: Any, rank: int) -> Callable[..., tuple[Tensor, Tensor]]:
+def adaptive_max_pool(operator: Operator, rank: int) -> Callable[..., tuple[Tensor, Tensor]]:
     """Return the rule of adaptive max pools along the last `rank` axes: -inf pads windows to the longest one."""
 
     def pool(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -53,7 +53,7 @@ def _collapse_last(x: Tensor, count: int) -> Tensor:
     return torch.ops.prims.collapse.default(x, x.dim() - count, x.dim() - 1) if count > 1 else x
 
 
-def _windows(size: Any, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _windows(size: Sequence[int], count: int, device: torch.device) -> tuple[Tensor, Tensor]:
     longest = (size + count - 1) // count + 1
     iota = torch.arange(count, device=device).unsqueeze(1)
     start = torch.div(iota * size, count, rounding_mode="trunc")
@@ -71,10 +71,10 @@ def _first_largest(elements: Tensor) -> Tensor:
     return torch.argmax(torch.where(torch.isnan(elements), iota + (count + 1), rank), -1, True)
 
 
-def max_pool_with_indices(operator: Any, rank: int) -> Callable[..., Any]:
+def max_pool_with_indices(operator: Operator, rank: int) -> Callable[..., Results]:
     """Return the rule of max pools along the last `rank` axes, with the index of the last NaN or first maximum."""
 
-    def pool(x: Tensor, *window: Any, **options: Any) -> Any:
+    def pool(x: Tensor, *window: Any, **options: Any) -> Results:
         if x.dtype == torch.int64:
             return pool_of_integers(x, rank, *window, **options)
         if not x.is_floating_point():
@@ -86,7 +86,7 @@ def max_pool_with_indices(operator: Any, rank: int) -> Callable[..., Any]:
             values, indices = pool(x.unsqueeze(0), *window, **options)
             return values.squeeze(0), indices.squeeze(0)
 
-        def once(y: Tensor) -> Any:
+        def once(y: Tensor) -> Results:
             _REENTRY.inside = True
             try:
                 return operator(y, *window, **options)
@@ -120,7 +120,7 @@ def pool_of_integers(
     padding: Sequence[int] = (0,),
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
-) -> Any:
+) -> Results:
     """Return the maxima of windows of int64, which float64 does not hold, and their first indices."""
     if not all(isinstance(size, int) for size in x.shape):
         return NotImplemented
@@ -160,10 +160,10 @@ def _count(size: int, length: int, step: int, pad: int, gap: int, ceil_mode: boo
     return count - 1 if ceil_mode and (count - 1) * step >= size + pad else count
 
 
-def fractional_max_pool(rank: int) -> Callable[..., Any]:
+def fractional_max_pool(rank: int) -> Callable[..., Results]:
     """Return the rule of max pools over windows at pseudo-random positions (Graham, Fractional max-pooling, 2014)."""
 
-    def pool(x: Tensor, kernel: Sequence[int], counts: Sequence[int], samples: Tensor) -> Any:
+    def pool(x: Tensor, kernel: Sequence[int], counts: Sequence[int], samples: Tensor) -> Results:
         if not all(isinstance(size, int) for size in x.shape):
             return NotImplemented
         if x.dim() == rank + 1:
@@ -197,7 +197,7 @@ def _starts(sample: Tensor, size: int, length: int, count: int) -> Tensor:
     return torch.cat([((sample + iota) * step).long() - (sample * step).long(), last], -1)
 
 
-def avg_pool(operator: Any, rank: int) -> Callable[..., Tensor]:
+def avg_pool(operator: Operator, rank: int) -> Callable[..., Tensor]:
     """Return the rule of average pools along the last `rank` axes; one number, misread by torch-mlir, is all axes."""
 
     def pool(x: Tensor, *window: Any, **options: Any) -> Tensor:
@@ -223,7 +223,7 @@ def avg_pool2d_backward(
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
-) -> Any:
+) -> Results:
     """Distribute each window's gradient over the window, by a transposed convolution with ones."""
     if x.dim() == 3:
         window = kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override

@@ -17,7 +17,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from mlirtri.dialect.bindings.mlir import torch_decompositions
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -98,10 +98,10 @@ def _scale(size: int, count: int, aligned: bool, factor: float | None) -> float:
     return 1 / factor if factor is not None and factor > 0 else size / count
 
 
-def resample(width: int, antialias: bool) -> Callable[..., Any]:
+def resample(width: int, antialias: bool) -> Callable[..., Results]:
     """Return the rule of bilinear (`width` 2) or bicubic (4) interpolation of the last two axes."""
 
-    def apply(x: Tensor, counts: Sequence[int], aligned: bool, height: Any = None, across: Any = None) -> Any:
+    def apply(x: Tensor, counts: Sequence[int], aligned: bool, height: Any = None, across: Any = None) -> Results:
         if not all(isinstance(each, int) and each for each in (*x.shape[-2:], *counts)):
             return NotImplemented
         for axis, factor in ((-1, across), (-2, height)):
@@ -133,10 +133,10 @@ def _along(x: Tensor, position: int, axis: Axis) -> Tensor:
     return torch.clamp(sums, 0, 255).to(torch.uint8).transpose(position, -1)
 
 
-def of_bytes(operator: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
+def of_bytes(operator: Operator, rule: Callable[..., Any]) -> Callable[..., Results]:
     """Return the rule that applies to uint8 alone; other dtypes have torch-mlir's rule, or none."""
 
-    def apply(x: Tensor, *arguments: Any) -> Any:
+    def apply(x: Tensor, *arguments: Any) -> Results:
         if x.dtype == torch.uint8 and x.dim() == 4:
             return rule(x, *arguments)
         other = torch_decompositions().get(operator)
@@ -145,10 +145,10 @@ def of_bytes(operator: Any, rule: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-def by_factors(rule: Callable[..., Any]) -> Callable[..., Any]:
+def by_factors(rule: Callable[..., Any]) -> Callable[..., Results]:
     """Return the rule of the overload that takes sizes or factors, given that of sizes."""
 
-    def apply(x: Tensor, counts: Any, aligned: bool, factors: Sequence[float] | None) -> Any:
+    def apply(x: Tensor, counts: Any, aligned: bool, factors: Sequence[float] | None) -> Results:
         if counts is None:
             assert factors is not None
             counts = [int(size * factor) for size, factor in zip(x.shape[-2:], factors, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Rule, decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Rule, decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -49,7 +49,7 @@ def grouped_mm(
     ends: Tensor | None = None,
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-) -> Any:
+) -> Results:
     """Return the products of groups of rows; other operands than rows and one matrix per group are left alone."""
     if rows.dim() != 2 or matrices.dim() != 3 or ends is None or bias is not None:
         return NotImplemented
@@ -57,7 +57,7 @@ def grouped_mm(
     return result.to(rows.dtype if out_dtype is None else out_dtype)
 
 
-def third_party_rules() -> dict[Any, Rule]:
+def third_party_rules() -> dict[Operator, Rule]:
     """Return the rules for operators of other libraries, if those libraries are imported."""
     operator = getattr(torch.ops.transformers, TRANSFORMERS_OPERATOR, None)
     return {} if operator is None else {operator.default: grouped_product}

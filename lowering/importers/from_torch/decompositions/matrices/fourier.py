@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -26,7 +26,7 @@ _BY_ROOT, _BY_LENGTH = 1, 2
 
 
 @decomposes(aten._fft_c2c.default)
-def fft_c2c(x: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+def fft_c2c(x: Tensor, dim: Sequence[int], normalization: int, forward: bool) -> Results:
     """Return the complex transform along the axes `dim`."""
     lengths = [x.shape[axis] for axis in dim]
     if not all(map(_is_supported, lengths)):
@@ -38,7 +38,7 @@ def fft_c2c(x: Tensor, dim: Sequence[int], normalization: int, forward: bool) ->
 
 
 @decomposes(aten._fft_r2c.default)
-def fft_r2c(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+def fft_r2c(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Results:
     """Return the transform of real elements along the axes `dim`; of the last axis one half if `onesided`."""
     lengths = [x.shape[axis] for axis in dim]
     if not all(map(_is_supported, lengths)):
@@ -57,7 +57,7 @@ def fft_r2c(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -
 
 
 @decomposes(aten._fft_c2r.default)
-def fft_c2r(x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Any:
+def fft_c2r(x: Tensor, dim: Sequence[int], normalization: int, last_dim_size: int) -> Results:
     """Return the real inverse along the axes `dim` of half a Hermitian tensor, to `last_dim_size`."""
     lengths = [*[x.shape[axis] for axis in dim[:-1]], last_dim_size]
     if not all(map(_is_supported, lengths)):
@@ -136,7 +136,7 @@ def istft(
     onesided: bool | None = None,
     length: int | None = None,
     return_complex: bool = False,
-) -> Any:
+) -> Results:
     """Return `torch.istft`: overlapping frames are added and divided by the sum of their squared windows."""
     hop, size = hop_length or n_fft // 4, win_length or n_fft
     window = torch.ones(size, dtype=z.dtype.to_real(), device=z.device) if window is None else window
@@ -187,7 +187,7 @@ def _factor(length: int) -> int:
     return next((factor for factor in range(math.isqrt(length), 1, -1) if length % factor == 0), 1)
 
 
-def _composite(operator: Any) -> Callable[..., Any]:
+def _composite(operator: Operator) -> Callable[..., Results]:
     """Return torch's composite implementation, which reduces an operator to the three transforms."""
     # `operator.decompose` would call the rule of this table again.
     composite = torch._C.DispatchKey.CompositeImplicitAutograd

@@ -6,11 +6,10 @@ Column k of a packed matrix has the reflection's vector below the diagonal, whos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import (
     _column,
     _is_supported,
@@ -34,7 +33,7 @@ def _geqrf_step(k: Tensor, a: Tensor, tau: Tensor) -> Sequence[Tensor]:
 
 
 @decomposes(aten.geqrf.default)
-def geqrf(a: Tensor) -> Any:
+def geqrf(a: Tensor) -> Results:
     if not _is_supported(a):
         return NotImplemented
     count = min(a.shape[-2:])
@@ -60,7 +59,7 @@ def _reflect(packed: Tensor, tau: Tensor, x: Tensor, conjugate: bool, forward: b
 
 
 @decomposes(aten.linalg_householder_product.default)
-def householder_product(packed: Tensor, tau: Tensor) -> Any:
+def householder_product(packed: Tensor, tau: Tensor) -> Results:
     """Return the first columns of the product of all reflections."""
     if not _is_supported(packed):
         return NotImplemented
@@ -70,7 +69,7 @@ def householder_product(packed: Tensor, tau: Tensor) -> Any:
 
 
 @decomposes(aten.ormqr.default)
-def ormqr(packed: Tensor, tau: Tensor, x: Tensor, left: bool = True, transpose: bool = False) -> Any:
+def ormqr(packed: Tensor, tau: Tensor, x: Tensor, left: bool = True, transpose: bool = False) -> Results:
     """Return the product of Q, or its adjoint, and `x`, or of `x` and it."""
     if not _is_supported(packed, x):
         return NotImplemented

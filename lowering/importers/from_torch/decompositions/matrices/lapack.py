@@ -7,9 +7,10 @@ dtype. A status that LAPACK returns as `info` is an int32 per matrix.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
+
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results
 
 Tensor = torch.Tensor
 Options = Mapping[str, int]
@@ -86,6 +87,6 @@ class Routine(torch.nn.Module):
         super().__init__()
         self.name, self.options = name, dict(options)
 
-    def forward(self, *matrices: Tensor) -> Any:
+    def forward(self, *matrices: Tensor) -> Results:
         """Return the routine's results for these operands."""
         return ROUTINES[self.name](self.options, *matrices)

@@ -7,11 +7,10 @@ column determines, in all matrices of a batch at once. Other dtypes than `DTYPES
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes, while_loop
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -20,7 +19,7 @@ Tensor = torch.Tensor
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
-def _loop(count: int, step: Callable[..., Sequence[Tensor]], carried: Sequence[Tensor], *fixed: Tensor) -> Any:
+def _loop(count: int, step: Callable[..., Sequence[Tensor]], carried: Sequence[Tensor], *fixed: Tensor) -> Results:
     """Return the values after ``carried = step(k, *carried, *fixed)`` for k from 0 to `count` - 1."""
 
     if not count or not all(value.numel() for value in carried):
@@ -110,7 +109,7 @@ def _sign(pivots: Tensor) -> Tensor:
 
 
 @decomposes(aten.linalg_lu_factor_ex.default)
-def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Any:
+def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> Results:
     if not _is_supported(a) or not pivot:
         return NotImplemented
     lu, _, pivots, info = _lu_factor(a)
@@ -120,13 +119,13 @@ def lu_factor_ex(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -
 
 
 @decomposes(aten.linalg_lu_factor.default)
-def lu_factor(a: Tensor, *, pivot: bool = True) -> Any:
+def lu_factor(a: Tensor, *, pivot: bool = True) -> Results:
     result = lu_factor_ex(a, pivot=pivot, check_errors=True)
     return NotImplemented if result is NotImplemented else result[:2]
 
 
 @decomposes(aten.linalg_lu.default)
-def lu(a: Tensor, *, pivot: bool = True) -> Any:
+def lu(a: Tensor, *, pivot: bool = True) -> Results:
     if not _is_supported(a) or not pivot:
         return NotImplemented
     lu, order, _, _ = _lu_factor(a)
@@ -134,7 +133,7 @@ def lu(a: Tensor, *, pivot: bool = True) -> Any:
 
 
 @decomposes(aten.lu_unpack.default)
-def lu_unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+def lu_unpack(lu: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> Results:
     """Unpack a factorisation into P, L and U; those that are not requested are empty."""
     if not _is_supported(lu):
         return NotImplemented
@@ -154,7 +153,7 @@ def _lu_parts(lu: Tensor, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @decomposes(aten._linalg_det.default)
-def det(a: Tensor) -> Any:
+def det(a: Tensor) -> Results:
     if not _is_supported(a):
         return NotImplemented
     lu, _, pivots, _ = _lu_factor(a)
@@ -162,7 +161,7 @@ def det(a: Tensor) -> Any:
 
 
 @decomposes(aten._linalg_slogdet.default)
-def slogdet_ex(a: Tensor) -> Any:
+def slogdet_ex(a: Tensor) -> Results:
     if not _is_supported(a):
         return NotImplemented
     lu, _, pivots, _ = _lu_factor(a)
@@ -172,7 +171,7 @@ def slogdet_ex(a: Tensor) -> Any:
 
 
 @decomposes(aten.linalg_slogdet.default)
-def slogdet(a: Tensor) -> Any:
+def slogdet(a: Tensor) -> Results:
     """Return sign and logarithm of the absolute determinant; torch-mlir's decomposition does not pivot."""
     result = slogdet_ex(a)
     return NotImplemented if result is NotImplemented else result[:2]
@@ -196,7 +195,7 @@ def _solve_triangular(a: Tensor, b: Tensor, upper: bool, unit: bool) -> Tensor:
 
 
 @decomposes(aten.linalg_solve_triangular.default)
-def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Results:
     if not _is_supported(a, b):
         return NotImplemented
     if left:
@@ -205,7 +204,7 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
 
 
 @decomposes(aten.triangular_solve.default)
-def triangular_solve(b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unit: bool = False) -> Any:
+def triangular_solve(b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unit: bool = False) -> Results:
     if not _is_supported(a, b):
         return NotImplemented
     x = _solve_triangular(a.mT, b, not upper, unit) if transpose else _solve_triangular(a, b, upper, unit)
@@ -242,7 +241,7 @@ def _as_complex(x: Tensor) -> Tensor:
 
 
 @decomposes(aten.linalg_solve.default)
-def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Any:
+def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Results:
     if a.is_complex() and b.is_complex() and left:
         is_vector = b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
         b = b.unsqueeze(-1) if is_vector else b
@@ -255,7 +254,7 @@ def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Any:
 
 
 @decomposes(aten._linalg_solve_ex.default)
-def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
+def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> Results:
     if not _is_supported(a, b.unsqueeze(-1)):
         return NotImplemented
     x, lu, pivots, info = _solve(a, b, left)
@@ -265,7 +264,7 @@ def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = Fa
 
 
 @decomposes(aten.linalg_inv_ex.default)
-def inv_ex(a: Tensor, *, check_errors: bool = False) -> Any:
+def inv_ex(a: Tensor, *, check_errors: bool = False) -> Results:
     if not _is_supported(a):
         return NotImplemented
     # Expanded to the batch: torch takes a right-hand side with one axis less as a batch of vectors.
@@ -277,7 +276,7 @@ def inv_ex(a: Tensor, *, check_errors: bool = False) -> Any:
 
 
 @decomposes(aten.linalg_inv.default, aten.inverse.default)
-def inv(a: Tensor) -> Any:
+def inv(a: Tensor) -> Results:
     result = inv_ex(_as_real_matrix(a) if a.is_complex() else a, check_errors=True)
     if result is NotImplemented:
         return result
@@ -285,7 +284,7 @@ def inv(a: Tensor) -> Any:
 
 
 @decomposes(aten.linalg_lu_solve.default)
-def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Any:
+def lu_solve(lu: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False) -> Results:
     if not _is_supported(lu, b):
         return NotImplemented
     order = _permutation_of(pivots, lu.shape[-1])
@@ -307,7 +306,7 @@ def _cholesky_step(k: Tensor, a: Tensor, info: Tensor) -> Sequence[Tensor]:
 
 
 @decomposes(aten.linalg_cholesky_ex.default)
-def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Any:
+def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> Results:
     if not _is_supported(a):
         return NotImplemented
     info = torch.zeros((*a.shape[:-2], 1, 1), dtype=torch.int64, device=a.device)
@@ -318,13 +317,13 @@ def cholesky_ex(a: Tensor, *, upper: bool = False, check_errors: bool = False) -
 
 
 @decomposes(aten.linalg_cholesky.default, aten.cholesky.default)
-def cholesky(a: Tensor, upper: bool = False) -> Any:
+def cholesky(a: Tensor, upper: bool = False) -> Results:
     result = cholesky_ex(a, upper=upper, check_errors=True)
     return NotImplemented if result is NotImplemented else result[0]
 
 
 @decomposes(aten.cholesky_solve.default)
-def cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Any:
+def cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Results:
     if not _is_supported(root, b):
         return NotImplemented
     lower = root.mH if upper else root
@@ -332,7 +331,7 @@ def cholesky_solve(b: Tensor, root: Tensor, upper: bool = False) -> Any:
 
 
 @decomposes(aten.cholesky_inverse.default)
-def cholesky_inverse(root: Tensor, upper: bool = False) -> Any:
+def cholesky_inverse(root: Tensor, upper: bool = False) -> Results:
     return cholesky_solve(torch.eye(root.shape[-1], dtype=root.dtype, device=root.device), root, upper)
 
 
@@ -358,7 +357,7 @@ def _householder_step(k: Tensor, r: Tensor, q: Tensor) -> Sequence[Tensor]:
 
 
 @decomposes(aten.linalg_qr.default)
-def qr(a: Tensor, mode: str = "reduced") -> Any:
+def qr(a: Tensor, mode: str = "reduced") -> Results:
     if not _is_supported(a):
         return NotImplemented
     rows, columns = a.shape[-2:]

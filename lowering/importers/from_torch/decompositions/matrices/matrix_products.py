@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, Operator, Results, Scalar, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -16,7 +15,7 @@ Tensor = torch.Tensor
 NARROW = (torch.int8, torch.uint8, torch.int16)
 
 
-def product_of_narrow_integers(operator: Any) -> Callable[..., Tensor]:
+def product_of_narrow_integers(operator: Operator) -> Callable[..., Tensor]:
     """Return the rule that multiplies integers below 32 bits in int32 and wraps the result."""
 
     def multiply(x: Tensor, y: Tensor) -> Tensor:
@@ -84,19 +83,19 @@ def trilinear(
 
 
 @decomposes(aten.addmv.default)
-def addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Results:
     return _add_product(x, torch.mv(matrix, vector), beta, alpha)
 
 
 @decomposes(aten.addbmm.default)
-def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Results:
     if x.dtype in (torch.float16, torch.bfloat16):
         x, left, right, kind = x.float(), left.float(), right.float(), x.dtype
         return _add_product(x, torch.bmm(left, right).sum(0), beta, alpha).to(kind)
     return _add_product(x, torch.bmm(left, right).sum(0), beta, alpha)
 
 
-def _add_product(x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+def _add_product(x: Tensor, product: Tensor, beta: Scalar, alpha: Scalar) -> Tensor:
     if not (x.is_floating_point() or x.is_complex()):
         beta, alpha = int(beta), int(alpha)
     product = (alpha * product).to(x.dtype)

@@ -8,11 +8,10 @@ float64 or complex128. Signs and phases of vectors are arbitrary and differ from
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, Results, Scalar, decomposes, while_loop
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import DTYPES, qr
 
 aten = torch.ops.aten
@@ -25,7 +24,7 @@ TERMS = 18
 
 
 @decomposes(aten._linalg_svd.default)
-def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+def svd(a: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Results:
     """Return U, S and V transposed, or S alone with empty U and V."""
     if not is_supported(a):
         return NotImplemented
@@ -56,7 +55,7 @@ def _svd_tall(a: Tensor, full: bool, with_vectors: bool) -> tuple[Tensor, Tensor
 
 
 @decomposes(aten._linalg_eigh.default)
-def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
+def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Results:
     """Return ascending eigenvalues and the eigenvectors of a symmetric matrix, of which one triangle is read."""
     if not is_supported(a):
         return NotImplemented
@@ -74,7 +73,7 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
 
 
 @decomposes(aten.linalg_matrix_exp.default)
-def matrix_exp(a: Tensor) -> Any:
+def matrix_exp(a: Tensor) -> Results:
     """Return the exponential: the Taylor polynomial of the matrix scaled by a power of 2, then squared repeatedly."""
     if a.dtype in HALVES:
         return matrix_exp(a.float()).to(a.dtype)
@@ -103,7 +102,7 @@ def _loop(condition: Callable[..., Tensor], step: Callable[..., Tensor], carried
 
 
 @decomposes(aten.linalg_pinv.atol_rtol_tensor)
-def pinv(a: Tensor, *, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+def pinv(a: Tensor, *, atol: Scalar = None, rtol: Scalar = None, hermitian: bool = False) -> Results:
     """Return the pseudo-inverse; singular values up to `atol`, or `rtol` times the largest, count as 0."""
     if not is_supported(a):
         return NotImplemented
