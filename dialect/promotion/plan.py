@@ -29,7 +29,7 @@ class Operand:
 
     @property
     def own(self) -> DType:
-        """Return its dtype; of a Python scalar that of its kind."""
+        """Return the operand's dtype; for a Python scalar the default dtype of its kind."""
         return WEAK_DTYPES[self.weak or "float"] if self.dtype is None else self.dtype
 
     @property

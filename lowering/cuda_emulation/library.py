@@ -74,7 +74,7 @@ class EmulatedLibrary:
         return copy
 
     def line_of(self, place: int) -> int | None:
-        """Return the line of the CUDA source that an instruction of the library is of; None if nothing tells."""
+        """Return the CUDA source line of an instruction of the library; None without line information."""
         if (tool := shutil.which("addr2line") or shutil.which("llvm-addr2line")) is None:
             return None
         # The address is the one that a call returns to: the instruction is before it.

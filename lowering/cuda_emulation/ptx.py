@@ -72,7 +72,7 @@ def _parsed(statement: str) -> _Statement:
 
 
 def _expressions(section: str) -> list[str]:
-    """Return what stands in parentheses after each constraint."""
+    """Return the operand expressions: the text in parentheses after each constraint."""
     starts = [match.end() for match in re.finditer(r'"[^"]*"\s*\(', section)]
     return [section[start : _closing(section, start - 1)].strip() for start in starts]
 

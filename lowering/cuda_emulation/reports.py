@@ -13,7 +13,7 @@ _Three = ctypes.c_uint32 * 3
 
 
 class Report(ctypes.Structure):
-    """The struct of this name in ``device/runtime.hpp``."""
+    """The first failed check of a call: the struct `Report` of ``device/runtime.hpp``."""
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in (

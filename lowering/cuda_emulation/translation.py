@@ -58,7 +58,7 @@ def _shared_array(match: re.Match) -> str:
 
 
 def python_line(source: str, line: int) -> tuple[str, int] | None:
-    """Return file and line of the kernel that a line of the CUDA source computes; None if the source does not say."""
+    """Return the Python file and line from which a line of the CUDA source was generated; None if it has none."""
     above = "\n".join(source.splitlines()[:line])
     marks = _LINE.findall(above)
     return (marks[-1][1], int(marks[-1][0])) if marks else None

@@ -125,7 +125,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 class Differs(Exception):
-    """A captured value is another one now; the text is its path, for people."""
+    """Raised where a captured value differs from the recorded one; the message is its path, for people."""
 
 
 def captures_now(
@@ -169,7 +169,7 @@ def value_at(function: FunctionType, constants: Mapping[str, Any], path: Path) -
 
 
 def _reader(value: Any, constants: Mapping[str, Any], step: list[Any]) -> Callable[[], Any]:
-    """Return a function without parameters that takes one step from a value."""
+    """Return the function that evaluates one step of a path, starting at a value."""
     kind, *arguments = step
     if kind == "global":
         namespace = function_of(value).__globals__

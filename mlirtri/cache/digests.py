@@ -28,7 +28,7 @@ _PLACES = ("numpy", "torch", "torch.nn.functional", "math", "cmath", "numpy.lina
 
 
 class NoDescription(Exception):
-    """A value has no description by content; the text says which and why."""
+    """Raised for a value that has no description by content; the message says which and why."""
 
 
 def digest_of(description: Description) -> str:
@@ -37,7 +37,7 @@ def digest_of(description: Description) -> str:
 
 
 def canonical(description: Description) -> str:
-    """Return the only JSON text of a description."""
+    """Return the canonical JSON text of a description: equal descriptions have equal texts."""
     return json.dumps(description, sort_keys=True, separators=(",", ":"))
 
 
@@ -169,7 +169,7 @@ def describe_function(function: FunctionType, references: tuple[str, ...] = ()) 
 
 
 def _identity_on_line(code: CodeType) -> Description:
-    """Return what tells the lambdas of one line apart: columns of instructions (from Python 3.11 on), and these."""
+    """Return what disambiguates lambdas on one line: the instructions, and their columns (from Python 3.11 on)."""
     positions = [list(position) for position in getattr(code, "co_positions", tuple)()]
     constants = [repr(value) for value in code.co_consts if not isinstance(value, CodeType)]
     return [positions, code.co_code.hex(), list(code.co_names), constants]

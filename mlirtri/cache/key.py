@@ -27,7 +27,7 @@ from mlirtri.lowering.pipelines import INTERPRETER, LazyLowering, Pipeline
 
 @dataclass(frozen=True)
 class Key:
-    """The facts that decide a kernel's code, but for what it reads from outside."""
+    """The facts that decide a kernel's code, except the values that it captures."""
 
     name: str
     """The kernel's qualified name, for people."""

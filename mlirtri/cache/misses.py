@@ -1,4 +1,4 @@
-"""Say why a kernel is not in the disk cache: which fact or captured value the nearest entry has otherwise."""
+"""Say why a kernel is not in the disk cache: which fact or captured value differs from the nearest entry's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def log_miss(store: Store, key: Key, origins: Origins | None) -> None:
 
 
 def explain_miss(store: Store, key: Key, origins: Origins | None) -> str:
-    """Return which fact or captured value the nearest entry has otherwise, as a sentence."""
+    """Return, as a sentence, which fact or captured value differs from the nearest entry's."""
     start = f"{key.name} has to be compiled: "
     entries = [entry for entry in _all(store) if entry.manifest.get("kernel") == key.name]
     if not entries:
@@ -60,7 +60,7 @@ def _all(store: Store) -> list[Entry]:
 
 
 def differing(entry: Entry, facts: Mapping[str, Any]) -> list[str]:
-    """Return the names of the facts that an entry has otherwise, in order."""
+    """Return the names of the facts that differ from an entry's, in order."""
     stored = entry.manifest["facts"]
     return [name for name in facts if canonical(stored.get(name)) != canonical(facts[name])]
 

@@ -160,7 +160,7 @@ class Store:
         return removed
 
     def remove(self, folder: Path) -> None:
-        """Remove an entry: at once for those who look for it."""
+        """Remove an entry; no process sees a part of it."""
         with contextlib.suppress(OSError):
             parent = self.root / "unfinished"
             parent.mkdir(exist_ok=True)

@@ -23,14 +23,14 @@ _LONGEST_SLEEP = 0.1
 
 
 class FileLock:
-    """A lock that one process at a time holds. One that ends, however it does, frees it."""
+    """A lock that one process at a time holds; the end of the process, however it ends, frees it."""
 
     def __init__(self, path: Path):
         self.path = path
         self._file: int | None = None
 
     def acquire(self, patience: float = PATIENCE) -> bool:
-        """Return whether it is held now; False where others hold it for too long, or nothing can be locked there."""
+        """Take the lock; return False after `patience` seconds, or where the file system has no locks."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -69,7 +69,7 @@ _PENDING: deque[Callable[[], None]] = deque()
 
 
 def write_later(write: Callable[[], None]) -> None:
-    """Run `write` in another thread, once nothing compiles; Python waits for it when it ends."""
+    """Run `write` in a background thread once no kernel is compiled; Python's exit waits for it."""
     _PENDING.append(write)
     try:
         threading.Thread(target=_write_next, name="mlirtri-cache").start()
@@ -85,7 +85,7 @@ def _write_next() -> None:
 
 
 def finish_writes() -> bool:
-    """Write everything that is left to be written, in this thread; return True."""
+    """Run all pending writes in this thread; return True."""
     with COMPILING:
         while _PENDING:
             _PENDING.popleft()()

@@ -118,7 +118,7 @@ def _times_of_modules(folder: str) -> dict[str, int]:
 
 
 def _changed_at(module: ModuleType, folder: str) -> int | None:
-    """Return when a user's module was changed, in nanoseconds; None for one that is installed, or lies elsewhere."""
+    """Return the modification time of a user's module in nanoseconds; None for an installed one, or one elsewhere."""
     file = Path(getattr(module, "__file__", None) or "")
     if not file.is_relative_to(folder) or "site-packages" in file.parts or module.__name__.startswith("mlirtri"):
         return None
@@ -190,7 +190,7 @@ def _needs_arguments(function: JitFunction) -> bool:
 
 
 def _comment_for(function: JitFunction) -> str:
-    """Return a comment that gives each parameter which needs it a matrix, to be edited."""
+    """Return a comment to edit, with an example matrix for each parameter that needs an argument."""
     signature = function.signature
     needed = [
         name
@@ -201,7 +201,7 @@ def _comment_for(function: JitFunction) -> str:
 
 
 def _examples(name: str, node: ast.FunctionDef, lines: list[str]) -> list[tuple[int, list[str]]]:
-    """Return the arguments of a kernel that comments have, as words, with the line of each comment."""
+    """Return the arguments that comments give a kernel, split into words, with the line of each comment."""
     first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     examples = []
     for number in range(first - 1, 0, -1):

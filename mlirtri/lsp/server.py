@@ -127,7 +127,7 @@ def inlay_hints(server: KernelServer, parameters: lsp.InlayHintParams) -> list[l
 
 
 def code_lenses(server: KernelServer, parameters: lsp.CodeLensParams) -> list[lsp.CodeLens]:
-    """Return a command for each stage of each kernel, above it; above one that is not checked, how it would be."""
+    """Return a command per stage above each kernel; above an unchecked one, the comment that would have it checked."""
     uri = parameters.text_document.uri
     lenses, seen = [], set()
     for span, comment in server.analysis(uri).unchecked:

@@ -54,7 +54,7 @@ def _boolean(condition: ir.Value) -> ir.Value:
 
 
 def carry_captured_tensors(module: torch.fx.GraphModule) -> None:
-    """Carry captured tensors through every such loop of `module` and its submodules."""
+    """Make tensors that bodies of `torch.while_loop` capture loop-carried values, in `module` and its submodules."""
     for submodule in (m for m in module.modules() if isinstance(m, torch.fx.GraphModule)):
         for node in list(submodule.graph.nodes):
             if node.target is torch.ops.higher_order.while_loop:

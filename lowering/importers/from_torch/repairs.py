@@ -93,7 +93,7 @@ def _torch(value: ir.Value, type_: ir.Type) -> ir.Value:
 
 
 def rewrite_operators(module: ir.Module) -> None:
-    """Rewrite all such operators of `module`; raises `UnsupportedOperationError`."""
+    """Rewrite the operators of `module` that have a repair; raises `UnsupportedOperationError`."""
     for operation in all_operations(module):
         if (repair := _REPAIRS.get(operation.name)) is not None:
             with operation.location, ir.InsertionPoint(operation):

@@ -23,7 +23,7 @@ ASSUMPTION = "torch.assume_strict_symbolic_shapes"
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
-    """Lower `module`; raises `UnsupportedOperationError`."""
+    """Lower a module of the torch dialect to linalg in the normal form; raises `UnsupportedOperationError`."""
     lowered = to_linalg(module, context)
     with lowered.context, ir.Location.unknown():
         for operation in lowered.body.operations:

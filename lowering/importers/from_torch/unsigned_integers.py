@@ -71,7 +71,7 @@ _UNSIGNED = re.compile(r",ui(8|16|32|64)>")
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all such operations of `module`; raises `UnsupportedOperationError`."""
+    """Rewrite the operations whose result depends on the sign; raises `UnsupportedOperationError`."""
     for operation in all_operations(module):
         if (make := _builder_of_uint64(operation)) is not None:
             with operation.location, ir.InsertionPoint(operation):
