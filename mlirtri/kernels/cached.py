@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from mlirtri import settings
 from mlirtri.cache.captures import Differs
@@ -23,7 +23,7 @@ from mlirtri.compiler.records import Compilation
 from mlirtri.errors import CacheMissError
 from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.options import Options, language_options, resolved
-from mlirtri.lowering.core.interface import Specialization
+from mlirtri.lowering.core.interface import Interface, Specialization
 
 Kernels = MutableMapping[Any, Kernel]
 """The kernels of this process, by digest of stage `tri` with all options, and stages."""
@@ -162,7 +162,8 @@ def _kernel_of(stored: StoredKernel, target: Any, kernels: Kernels) -> Kernel:
             return session.compile_again(stored.compilation, stored.pipeline)
 
         kernels[key] = Kernel(
-            stored.name, stored.pipeline, target, stored.semantics, stored.compilation, stored.interface,
+            stored.name, stored.pipeline, target, stored.semantics, stored.compilation,
+            cast(Interface, stored.interface),  # a kernel without one is not written
             compile_with_passes,
         )  # fmt: skip
         if isinstance(code := stored.compilation.ir, StoredCode):

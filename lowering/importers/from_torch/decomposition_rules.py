@@ -16,7 +16,8 @@ from torch._higher_order_ops.while_loop import while_loop_op
 
 from mlirtri.dialect.base.registry import Registry
 
-Operator = torch._ops.OpOverload
+Operator: TypeAlias = Any
+"""An overload of an ATen operator, or a function of torch that calls one."""
 Scalar: TypeAlias = Any
 """A number of a trace: Python's, or a `torch.SymInt`, `SymFloat` or `SymBool`."""
 Operand: TypeAlias = Any
@@ -26,7 +27,7 @@ Axes: TypeAlias = Any
 Results: TypeAlias = Any
 """A tensor or a tuple of tensors; `NotImplemented` from a rule that leaves the operator to another one."""
 Rule = Callable[..., Results]
-Table = Registry[Operator, Rule]
+Table = Registry[torch._ops.OpOverload, Rule]
 
 SCALAR_RULES: Table = Registry("decomposition of scalars")
 """Rules for rank-0 operands of operators along an axis."""
@@ -43,7 +44,7 @@ creates_unsigned = UNSIGNED_RULES.register
 decomposes = RULES.register
 
 
-def decomposes_complex(*operators: Operator) -> Callable[[Rule], Rule]:
+def decomposes_complex(*operators: torch._ops.OpOverload) -> Callable[[Rule], Rule]:
     """Return the decorator that registers a rule for calls of which one of the first two arguments is complex."""
 
     def register(rule: Rule) -> Rule:

@@ -5,14 +5,13 @@ torch's decomposition of grid samples rounds coordinates differently from eager.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import reduce
 from itertools import product
 
 import torch
 from torch._decomp.decompositions import grid_sampler_2d
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Scalar, decomposes
 
 Tensor = torch.Tensor
 
@@ -35,7 +34,7 @@ def sample_2d(x: Tensor, grid: Tensor, mode: int, padding: int, aligned: bool) -
     return torch.where(is_inside, result, torch.zeros((), dtype=x.dtype, device=x.device))
 
 
-def _nearest_pixel(position: Tensor, size: Sequence[int], padding: int, aligned: bool) -> tuple[Tensor, Tensor]:
+def _nearest_pixel(position: Tensor, size: Scalar, padding: int, aligned: bool) -> tuple[Tensor, Tensor]:
     index = (position + 1) * (size - 1) * 0.5 if aligned else ((position + 1) * size - 1) * 0.5
     if padding == BORDER:
         last = torch.full((), size - 1, dtype=position.dtype, device=position.device)
@@ -77,7 +76,7 @@ def _gather_pixels(x: Tensor, position: list[Tensor]) -> Tensor:
     return torch.where(is_inside.unsqueeze(1), x.flatten(2).gather(2, flat_index).view(shape), 0.0).to(x.dtype)
 
 
-def _source_coordinate(position: Tensor, size: Sequence[int], padding: int, aligned: bool) -> Tensor:
+def _source_coordinate(position: Tensor, size: Scalar, padding: int, aligned: bool) -> Tensor:
     index = (position + 1) / 2 * (size - 1) if aligned else ((position + 1) * size - 1) / 2
     if padding == ZEROS:
         return index

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, decomposes, in_float32
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Scalar, decomposes, in_float32
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -53,7 +53,7 @@ def _collapse_last(x: Tensor, count: int) -> Tensor:
     return torch.ops.prims.collapse.default(x, x.dim() - count, x.dim() - 1) if count > 1 else x
 
 
-def _windows(size: Sequence[int], count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def _windows(size: Scalar, count: int, device: torch.device) -> tuple[Tensor, Tensor]:
     longest = (size + count - 1) // count + 1
     iota = torch.arange(count, device=device).unsqueeze(1)
     start = torch.div(iota * size, count, rounding_mode="trunc")
@@ -217,7 +217,7 @@ def avg_pool(operator: Operator, rank: int) -> Callable[..., Tensor]:
 def avg_pool2d_backward(
     gradient: Tensor,
     x: Tensor,
-    kernel_size: Sequence[int],
+    kernel_size: Scalar,
     stride: Sequence[int],
     padding: Sequence[int],
     ceil_mode: bool,
