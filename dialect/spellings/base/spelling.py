@@ -69,7 +69,7 @@ class Builder(Protocol):
         """Raise `IndexError` after the call if an index of an axis is outside; `wraps` says that -1 is the last one."""
         ...
 
-    def is_own_device(self, value: Any) -> bool:
+    def is_own_device(self, value: Argument) -> bool:
         """Return whether a value names the device that the kernel runs on: `x.device`, ``"cpu"``, `torch.device`."""
         ...
 
@@ -141,7 +141,7 @@ class Spelling:
                 b.fail(f"{self.name}({name}=…) is not supported", help=f"mlirtri has only {name}={default.default!r}")
         return self.function(b, *owner, *bound.args, **bound.kwargs)
 
-    def _require_own_device(self, b: Builder, device: Any) -> None:
+    def _require_own_device(self, b: Builder, device: Argument) -> None:
         if not b.is_own_device(device):
             b.fail(
                 f"{self.name}() makes a tensor on the device that the kernel runs on, not on {device!s}",

@@ -5,14 +5,16 @@ import pytest
 
 import mlirtri as mt
 
+ROWS, COLUMNS = mt.dyn["n"], mt.dyn["m"]
+
 
 @mt.jit
-def column_sums(a: mt.Tensor[[mt.dyn["n"], mt.dyn["m"]], mt.float32]):
+def column_sums(a: mt.Tensor[[ROWS, COLUMNS], mt.float32]):
     return a.sum(axis=0)
 
 
 @mt.jit
-def half_column_sums(a: mt.Tensor[[mt.dyn["n"], mt.dyn["m"]], mt.float16]):
+def half_column_sums(a: mt.Tensor[[ROWS, COLUMNS], mt.float16]):
     return np.sum(a, axis=0, dtype=np.float32)
 
 
