@@ -11,7 +11,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype, instead_of
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.language.dimensions import dyn
 from mlirtri.language.names import LanguageFunction, Ref, StridedTensor, macro, ptr
@@ -128,6 +128,9 @@ INSTEAD = {
         ("alloc_barrier", "mbarrier_arrive", "mbarrier_wait_parity", "barrier_arrive", "barrier_wait", "ws",
          "ptx_wait_group", "cp_async_barrier_noinc", "fence_proxy_async", "wait_wgmma", "warpgroup_arrive"),
         "barriers and asynchronous copies follow from T.copy in `for k in T.Pipelined(n, num_stages=3)`",
+    ),
+    **dict.fromkeys(
+        ("float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), instead_of("float8"),
     ),
     "const": "annotate the arguments, A: T.Tensor[[int, int], T.float16], and write M, N = A.shape",
     "Persistent": "write the number of tiles as the grid of T.Kernel",

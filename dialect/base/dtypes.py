@@ -186,4 +186,14 @@ def as_dtype(dtype_like: object) -> DType:
     """Return the dtype that `dtype_like` names; raise `KernelTypeError` with all names where it names none."""
     if (dtype := find_dtype(dtype_like)) is not None:
         return dtype
-    raise KernelTypeError(f"{dtype_like!r} is not a dtype of mlirtri", help=f"use one of {', '.join(DTYPES)}")
+    raise KernelTypeError(f"{dtype_like!r} is not a dtype of mlirtri", help=instead_of(dtype_like))
+
+
+def instead_of(dtype_like: object) -> str:
+    """Return what to use in place of what is no dtype of kernels."""
+    if "float8" not in str(dtype_like):
+        return f"use one of {', '.join(DTYPES)}"
+    return (
+        "fp8 is a dtype of stored tensors only, such as weights of imported programs: pass kernels float16, which has "
+        "all its numbers (x.to(torch.float16), x.astype(np.float16)), or its bits as uint8"
+    )

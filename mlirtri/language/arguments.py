@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype, is_torch_device
+from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype, instead_of, is_torch_device
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
@@ -203,7 +203,10 @@ def tensor_type(value: Any) -> TensorType:
             raise KernelTypeError(f"the abstract argument {value} has to say its whole shape and dtype")
         return value.type
     if (dtype := find_dtype(value.dtype)) is None:
-        raise KernelTypeError(f"dtype {value.dtype} is not supported; the dtypes are {', '.join(DTYPES)}")
+        what = f"dtype {value.dtype} is not supported"
+        if "float8" in str(value.dtype):
+            raise KernelTypeError(f"{what}: {instead_of(value.dtype)}")
+        raise KernelTypeError(f"{what}; the dtypes are {', '.join(DTYPES)}")
     return TensorType(tuple(value.shape), dtype)
 
 

@@ -61,8 +61,9 @@ def dtype_of(b: Builder, dtype: Argument) -> DType:
             dtype = numpy.dtype(dtype)
         except TypeError:
             return as_dtype(dtype)
-    result = find_dtype(dtype)
-    return result if result is not None else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
+    if (result := find_dtype(dtype)) is not None:
+        return result
+    return as_dtype(str(dtype)) if "float8" in str(dtype) else b.fail(f"numpy's dtype {dtype!s} is not one of kernels")
 
 
 def as_array(b: Builder, x: Value) -> Value:

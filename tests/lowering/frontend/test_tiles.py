@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import mlirtri as mt
 import mlirtri.tile as T
@@ -222,3 +223,28 @@ def test_two_grids_in_one_statement():
         mt.jit(kernel)(random(2, 3))
     assert caught.value.span.line == kernel.__code__.co_firstlineno + 1
     assert caught.value.span.column == 33
+
+
+def test_fp8_is_refused_with_what_to_pass_instead():
+    @mt.jit
+    def words(a):
+        with T.Kernel(1):
+            tile = T.alloc_shared((4,), "float8_e4m3")
+            T.copy(a, tile)
+
+    @mt.jit
+    def name(a):
+        with T.Kernel(1):
+            tile = T.alloc_shared((4,), T.float8_e5m2)
+            T.copy(a, tile)
+
+    @mt.jit
+    def elements(a):
+        for i in mt.prange(a.shape[0]):
+            a[i] += a[i].astype("float8_e4m3fn")
+
+    for kernel in (words, name, elements):
+        assert "float16" in _refused(kernel, random(4))
+    match = r"'a': dtype torch.float8_e4m3fn is not supported: .* pass kernels float16"
+    with pytest.raises(mt.KernelError, match=match):
+        elements(torch.zeros(4).to(torch.float8_e4m3fn))
