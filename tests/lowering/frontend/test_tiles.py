@@ -226,19 +226,16 @@ def test_two_grids_in_one_statement():
 
 
 def test_fp8_is_refused_with_what_to_pass_instead():
-    @mt.jit
     def words(a):
         with T.Kernel(1):
             tile = T.alloc_shared((4,), "float8_e4m3")
             T.copy(a, tile)
 
-    @mt.jit
     def name(a):
         with T.Kernel(1):
             tile = T.alloc_shared((4,), T.float8_e5m2)
             T.copy(a, tile)
 
-    @mt.jit
     def elements(a):
         for i in mt.prange(a.shape[0]):
             a[i] += a[i].astype("float8_e4m3fn")
@@ -247,4 +244,4 @@ def test_fp8_is_refused_with_what_to_pass_instead():
         assert "float16" in _refused(kernel, random(4))
     match = r"'a': dtype torch.float8_e4m3fn is not supported: .* pass kernels float16"
     with pytest.raises(mt.KernelError, match=match):
-        elements(torch.zeros(4).to(torch.float8_e4m3fn))
+        mt.jit(elements)(torch.zeros(4).to(torch.float8_e4m3fn))
