@@ -257,6 +257,8 @@ def _stride(stride: Any) -> int | Dyn | None:
         return None
     if isinstance(stride, Dyn):
         return stride
+    if isinstance(stride, Size) and not stride.is_constant:
+        return dyn  # each call's stride, whatever its name
     if isinstance(stride, bool) or not isinstance(stride, int) or stride < 0:
         raise KernelTypeError(
             f"{stride!r} is not a stride of a StridedTensor",

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import mlirtri as mt
+import mlirtri.tile as T
 from mlirtri.calls.runtime import Runner
 
 M, K, DYN = mt.dyn["M"], mt.dyn["K"], mt.dyn
@@ -187,3 +188,27 @@ def test_a_dump_of_known_strides_resumes_with_them():
         np.testing.assert_array_equal(resumed(a), a * 2)
         with pytest.raises(mt.KernelError, match=r"compiled for the strides \[24, 2\], got \[6, 1\]"):
             resumed(a.copy())
+
+
+ROWS, COLUMNS = T.dynamic("rows"), T.dynamic("columns")
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:emulated"])
+def test_named_strides_of_run_time_in_a_tile_kernel(target):
+    @mt.jit(target=target)
+    def doubled(
+        a: mt.StridedTensor((ROWS, COLUMNS), (T.dynamic("down"), T.dynamic("right")), "float32"),
+        b: mt.Tensor((ROWS, COLUMNS), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(a.shape[0], 16), T.ceildiv(a.shape[1], 16), threads=64) as (bx, by):
+            tile = T.alloc_shared((16, 16), "float32")
+            T.copy(a[bx * 16, by * 16], tile)
+            for i, j in T.Parallel(16, 16):
+                tile[i, j] *= 2
+            T.copy(tile, b[bx * 16, by * 16])
+
+    base = torch.arange(4000.0).reshape(40, 100)
+    for a in (base[::2, ::4], base.T[::4, ::2], base):
+        b = torch.zeros(a.shape)
+        doubled(a, b)
+        assert torch.equal(b, a * 2)
