@@ -2,6 +2,7 @@
 // RUN: mlirtri emit %s::f --stage=linalg | FileCheck %s
 // RUN: mlirtri emit %s::narrow --stage=linalg | FileCheck %s --check-prefix=NARROW
 // RUN: not mlirtri emit %s::refused --stage=linalg 2>&1 | FileCheck %s --check-prefix=REFUSED
+// RUN: not mlirtri emit %s::foreign --stage=linalg 2>&1 | FileCheck %s --check-prefix=FOREIGN
 
 // CHECK-LABEL: func.func @f(
 // CHECK-SAME: %n: tensor<i64>, %x: tensor<4xi8> {mlirtri.dtype = "uint8"})
@@ -38,4 +39,11 @@ func.func @narrow(%x: tensor<4xf8E5M2>) -> tensor<4xf32> {
 // REFUSED: help: cast it to i8
 func.func @refused(%x: memref<4xf32> loc("x"), %y: tensor<4xi4> loc("y")) {
   return
+}
+
+// limits: operations that nothing lowers are refused on their line.
+// FOREIGN: boundary.mlir:[[# @LINE + 2]]:8: error: no translation to linalg for 'toy.shift'
+func.func @foreign(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = "toy.shift"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
 }

@@ -2,6 +2,8 @@
 // RUN: mlirtri emit %s::weights --stage=linalg | FileCheck %s
 // RUN: mlirtri emit %s::next --stage=linalg | FileCheck %s --check-prefix=STATE
 // RUN: mlirtri emit %s::filled --stage=linalg | FileCheck %s --check-prefix=FILLED
+// RUN: mlirtri emit %s::narrow --stage=linalg | FileCheck %s --check-prefix=NARROW
+// RUN: mlirtri emit %s::splat --stage=linalg | FileCheck %s --check-prefix=SPLAT
 
 // CHECK-LABEL: func.func @weights(
 // CHECK-SAME: %[[X:.*]]: tensor<4xf32>, %w: tensor<4xf32> {mlirtri.bound = "w"}) -> tensor<4xf32>
@@ -39,10 +41,32 @@ func.func @filled() -> tensor<100000xf32> {
   return %x : tensor<100000xf32>
 }
 
+// constants-to-parameters: weights of 8-bit floats are arguments before arguments are stored as integers.
+// NARROW-LABEL: func.func @narrow(
+// NARROW-SAME: %bytes: tensor<4xi8> {mlirtri.bound = "bytes", mlirtri.dtype = "float8_e5m2"})
+func.func @narrow(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %w = arith.constant dense_resource<bytes> : tensor<4xf8E5M2>
+  %y = arith.extf %w : tensor<4xf8E5M2> to tensor<4xf32>
+  %z = arith.addf %x, %y : tensor<4xf32>
+  return %z : tensor<4xf32>
+}
+
+// new-constants-to-parameters: where sizes are inferred, constants are folded, and long ones become loops.
+// SPLAT-LABEL: func.func @splat(
+// SPLAT-NOT: dense<1.0
+// SPLAT: linalg.fill ins(%{{.*}} : f32) outs(%{{.*}} : tensor<100000xf32>)
+func.func @splat(%x: tensor<?xf32> loc("x")) -> (tensor<?xf32>, tensor<100000xf32>) {
+  %one = arith.constant 1.0 : f32
+  %s = tensor.splat %one : tensor<100000xf32>
+  %y = arith.addf %x, %x : tensor<?xf32>
+  return %y, %s : tensor<?xf32>, tensor<100000xf32>
+}
+
 {-#
   dialect_resources: {
     builtin: {
-      w: "0x040000000000803F000000400000404000008040"
+      w: "0x040000000000803F000000400000404000008040",
+      bytes: "0x0100000000010203"
     }
   }
 #-}

@@ -1,7 +1,7 @@
-"""Which passes do the lit tests miss? Each pass of each stage is dropped in turn; a test has to fail then.
+"""Which passes do the lit tests miss? Each pass of each lowering is dropped in turn; a test has to fail then.
 
     PYTHONPATH=tests/support python -m dropped_passes                       # all
-    PYTHONPATH=tests/support python -m dropped_passes --tests bufferized llvmdialect -- cse bufferized
+    PYTHONPATH=tests/support python -m dropped_passes --tests bufferized llvmdialect -- cse fused_to_bufferized
 
 The functions that run passes are replaced. A first run of the tests notes which passes run in each, and which change
 the IR there. Only tests in which a pass changes anything run again without it. Each run is a forked process, which has
@@ -21,7 +21,7 @@ import time
 from argparse import ArgumentParser
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,38 +32,33 @@ _SECONDS = 300
 
 
 @dataclass(frozen=True, order=True)
-class StagePass:
-    """A pass of a stage, wherever it runs there."""
+class Step:
+    """A pass where a lowering runs it. `mlirtri-opt` runs passes by their names: those are no steps."""
 
-    stage: str
+    lowering: str
+    """The module that runs it."""
     name: str
+    why: str = ""
+    """What tells passes of one name apart: why a pass of MLIR runs, or what a schedule rule is for."""
 
     def __str__(self) -> str:
-        return f"{self.stage}:{self.name}"
+        return f"{self.lowering}:{self.name}" + (f" ({self.why})" if self.why else "")
 
 
 # --- passes that are noted or dropped -------------------------------------------------------------------------------
-
-_NO_STAGES = ("", "asm")
-"""What `mlirtri-opt` calls the stage of a pass, and who compiles again after the last stage, to explain."""
 
 
 @dataclass
 class _Watch:
     """What this process does about passes."""
 
-    dropped: StagePass | None = None
-    notes: dict[tuple[str, str], bool] | None = None
-    """By stage and name, whether it changed anything."""
+    dropped: Step | None = None
+    notes: dict[Step, bool] | None = None
+    """Whether a step changed anything."""
 
-    def drops(self, context: Any, name: str) -> bool:
-        known = self.dropped
-        return known is not None and name == known.name and context.stage in (known.stage, *_NO_STAGES)
-
-    def note(self, context: Any, name: str, changed: bool) -> None:
-        key = (context.stage, name)
-        if self.notes is not None:
-            self.notes[key] = self.notes.get(key, False) or changed
+    def note(self, step: Step, changed: bool) -> None:
+        if self.notes is not None and step.lowering:
+            self.notes[step] = self.notes.get(step, False) or changed
 
 
 _watch = _Watch()
@@ -78,24 +73,37 @@ def watch_passes() -> None:
     tvm_passes.run_passes = partial(_run_tvm, tvm_passes.run_passes)
 
 
+def _caller() -> str:
+    """Return the module that runs passes, without its packages; nothing where it is none of a lowering."""
+    name = sys._getframe(2).f_globals["__name__"]
+    return name.rpartition(".")[2] if ".lowering." in name else ""
+
+
 def _run_mlir(original: Callable[..., None], module: Any, passes: Sequence[Any], context: Any) -> None:
-    kept = [step for step in passes if not _watch.drops(context, step.name)]
+    lowering = _caller()
+    steps = [(each, Step(lowering, each.name, each.why)) for each in passes]
+    kept = [(each, step) for each, step in steps if step != _watch.dropped]
     if _watch.notes is None:
-        return original(module, kept, context)
-    for step in kept:
+        return original(module, [each for each, _ in kept], context)
+    for each, step in kept:
         before = _text(module)
-        original(module, [step], context)
-        _watch.note(context, step.name, _text(module) != before)
+        original(module, [each], context)
+        _watch.note(step, _text(module) != before)
     return None
 
 
 def _run_rewrite(original: Callable[..., None], name: str, rewrite: Any, module: Any, context: Any) -> None:
-    if _watch.drops(context, name):
+    step = Step(_caller(), name)
+    if step == _watch.dropped:
         return
     before = "" if _watch.notes is None else _text(module)
-    original(name, rewrite, module, context)
+    try:
+        original(name, rewrite, module, context)
+    except Exception:  # a check does nothing else
+        _watch.note(step, True)
+        raise
     if _watch.notes is not None:
-        _watch.note(context, name, _text(module) != before)
+        _watch.note(step, _text(module) != before)
 
 
 def _text(module: Any) -> str:
@@ -103,14 +111,22 @@ def _text(module: Any) -> str:
 
 
 def _run_tvm(original: Callable[..., Any], mod: Any, passes: Sequence[Any], context: Any) -> Any:
-    kept = tuple(step for step in passes if not _watch.drops(context, step.name))
+    lowering = _caller()
+    steps = [(each, Step(lowering, each.name, _device_of_rule(each))) for each in passes]
+    kept = [(each, step) for each, step in steps if step != _watch.dropped]
     if _watch.notes is None:
-        return original(mod, kept, context)
-    for step in kept:
+        return original(mod, tuple(each for each, _ in kept), context)
+    for each, step in kept:
         before = mod.script()
-        mod = original(mod, (step,), context)
-        _watch.note(context, step.name, mod.script() != before)
+        mod = original(mod, (each,), context)
+        _watch.note(step, mod.script() != before)
     return mod
+
+
+def _device_of_rule(step: Any) -> str:
+    """Return the kind of device that a schedule rule is for; nothing for other passes."""
+    targets = [value for value in getattr(step.run, "args", ()) if hasattr(value, "is_cuda")]
+    return targets[0].kind if targets else ""
 
 
 # --- tests in this process ------------------------------------------------------------------------------------------
@@ -225,15 +241,15 @@ def signal_alarm(seconds: int) -> None:
     signal.alarm(seconds)
 
 
-def _noted(test: Any) -> list[tuple[str, str, bool]] | None:
-    """Return the passes that run in a test, with their stages and whether they change anything; None if it fails."""
+def _noted(test: Any) -> list[tuple[str, str, str, bool]] | None:
+    """Return the steps that run in a test, and whether they change anything; None if it fails."""
     _watch.notes = {}
     if not passes(test):
         return None
-    return [(stage, name, changed) for (stage, name), changed in _watch.notes.items()]
+    return [(*astuple(step), changed) for step, changed in _watch.notes.items()]
 
 
-def _misses(dropped: StagePass, test: Any) -> bool:
+def _misses(dropped: Step, test: Any) -> bool:
     """Return whether a test passes without a pass."""
     _watch.dropped = dropped
     try:
@@ -244,37 +260,32 @@ def _misses(dropped: StagePass, test: Any) -> bool:
 
 @dataclass
 class Suite:
-    """Tests, and what each pass changes."""
+    """Tests, and which of them each step changes."""
 
-    changed_by: dict[StagePass, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    changed_by: dict[Step, list[Any]] = field(default_factory=lambda: defaultdict(list))
     seconds: dict[Path, float] = field(default_factory=dict)
 
     def run(self, tests: Sequence[Any]) -> None:
-        """Note the passes of tests; those that fail, or have other commands, are left out and said."""
-        stageless: dict[str, list[Any]] = defaultdict(list)
+        """Note the steps of tests; those that fail, or have other commands, are left out and said."""
         for test in tests:
             start = time.monotonic()
             notes = _forked(lambda test=test: _noted(test))
             self.seconds[test.file] = time.monotonic() - start
             if notes is None:
                 print(f"left out: {test.file.relative_to(LIT_TESTS)}", file=sys.stderr)
-            for stage, name, changed in notes or ():
-                found = stageless[name] if stage in _NO_STAGES else self.changed_by[StagePass(stage, name)]
-                found += [test] if changed else []
-        for each, found in self.changed_by.items():
-            found += [test for test in stageless[each.name] if test not in found]
+            for *parts, changed in notes or ():
+                self.changed_by[Step(*parts)] += [test] if changed else []
 
-    def noticing(self, dropped: StagePass) -> Any | None:
-        """Return a test that fails without a pass; those of its stage are tried first, short ones before long ones."""
-        tests = self.changed_by[dropped]
-        ordered = sorted(tests, key=lambda test: (dropped.stage not in test.file.parts, self.seconds[test.file]))
+    def noticing(self, dropped: Step) -> Any | None:
+        """Return a test that fails without a step; short ones are tried first."""
+        ordered = sorted(self.changed_by[dropped], key=lambda test: self.seconds[test.file])
         return next((test for test in ordered if not _forked(lambda test=test: _misses(dropped, test))), None)
 
 
-def unnoticed(folders: Collection[str] = (), wanted: Collection[str] = ()) -> Iterator[tuple[StagePass, str]]:
-    """Yield each pass with the test that notices when it is dropped, as a path; or why there is none, in brackets.
+def unnoticed(folders: Collection[str] = (), wanted: Collection[str] = ()) -> Iterator[tuple[Step, str]]:
+    """Yield each step with the test that notices when it is dropped, as a path; or why there is none, in brackets.
 
-    `folders` are those of the lit tests, by default all; `wanted` are names of passes or stages, by default all.
+    `folders` are those of the lit tests, by default all; `wanted` are names of passes or lowerings, by default all.
     """
     from mlirtri.testing.run_lines import lit_files, read_test
 
@@ -282,7 +293,7 @@ def unnoticed(folders: Collection[str] = (), wanted: Collection[str] = ()) -> It
     suite = Suite()
     suite.run([read_test(file) for file in files])
     for each in sorted(suite.changed_by):
-        if wanted and not {each.name, each.stage} & {*wanted}:
+        if wanted and not {each.name, each.lowering} & {*wanted}:
             continue
         if not suite.changed_by[each]:
             yield each, "(changes no test)"
@@ -294,7 +305,7 @@ def unnoticed(folders: Collection[str] = (), wanted: Collection[str] = ()) -> It
 def main() -> int:
     """Print each pass with the test that notices when it is dropped; exit status 1 where one has none."""
     parser = ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("wanted", nargs="*", metavar="NAME", help="a pass or a stage; by default all")
+    parser.add_argument("wanted", nargs="*", metavar="NAME", help="a pass or a lowering; by default all")
     parser.add_argument("--tests", nargs="+", default=[], metavar="FOLDER", help="folders of lit_tests; by default all")
     options = parser.parse_args()
     from mlirtri.testing.environment import variables
