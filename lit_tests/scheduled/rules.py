@@ -93,3 +93,12 @@ def small(a: mt.Tensor[[3], mt.float32]):
 
 # CHECK-LABEL: ===== small: scheduled =====
 # CHECK: "mlirtri.schedule": "PlainElementwise"
+
+
+@mt.jit
+def channels_last(a: mt.Tensor[[2, 40, 6], mt.float32], w: mt.Tensor[[8, 6, 3], mt.float32]):
+    return F.conv1d(a.permute(0, 2, 1), w, padding=1).permute(0, 2, 1)
+
+
+# CHECK-LABEL: ===== channels_last: scheduled =====
+# CHECK: "mlirtri.schedule": "ChannelsLast"

@@ -2,6 +2,7 @@
 # RUN: mlirtri emit %s::nothing --stage=tir --pipeline=linalg | FileCheck %s --check-prefix=EMPTY
 # RUN: mlirtri emit %s::padded --stage=tir --pipeline=linalg | FileCheck %s --check-prefix=PADDING
 # RUN: mlirtri emit %s::wraps --stage=tir --pipeline=relax | FileCheck %s --check-prefix=WRAPS
+# RUN: mlirtri emit %s::halves --stage=tir --pipeline=linalg | FileCheck %s --check-prefix=HALVES
 import numpy as np
 import torch
 
@@ -33,3 +34,12 @@ def padded(x: mt.Tensor[[1, 8, 32, 32], mt.float32], w: mt.Tensor[[16, 8, 3, 3],
 @mt.jit
 def wraps(a: mt.Tensor[[64], mt.int32]):
     return a * 3 // 3
+
+
+# MarkElements: what computes with memory of its own, as bf16 does that is rounded once, fuses with the product before it.
+# HALVES-COUNT-1: @T.prim_func
+# HALVES-NOT: @T.prim_func
+# HALVES: R.call_tir(cls.fused_matmul
+@mt.jit
+def halves(a: mt.Tensor[[64, 64], mt.bfloat16], b: mt.Tensor[[64, 64], mt.bfloat16], c: mt.Tensor[[64, 64], mt.bfloat16]):
+    return torch.relu(a @ b + c)

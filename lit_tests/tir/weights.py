@@ -1,6 +1,7 @@
 # A weight of a product is packed by a function of its own, which runs when weights are bound.
 # RUN: python %s > %t.mlir
-# RUN: mlirtri emit %t.mlir --stage=tir | FileCheck %s
+# RUN: mlirtri emit %t.mlir::layer --stage=tir | FileCheck %s
+# RUN: mlirtri emit %t.mlir::scaled --stage=tir | FileCheck %s --check-prefix=SUM
 
 print("""
 func.func @layer(%x: tensor<8x64xf32>) -> tensor<8x40xf32> {
@@ -11,6 +12,18 @@ func.func @layer(%x: tensor<8x64xf32>) -> tensor<8x40xf32> {
   %2 = linalg.matmul ins(%x, %w : tensor<8x64xf32>, tensor<64x40xf32>) outs(%1 : tensor<8x40xf32>) -> tensor<8x40xf32>
   return %2 : tensor<8x40xf32>
 }
+
+func.func @scaled(%x: tensor<8x40xf32>) -> tensor<8x40xf32> {
+  %w = arith.constant dense_resource<w> : tensor<64x40xf32>
+  %e = tensor.empty() : tensor<40xf32>
+  %z = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%z : f32) outs(%e : tensor<40xf32>) -> tensor<40xf32>
+  %s = linalg.reduce { arith.addf } ins(%w : tensor<64x40xf32>) outs(%f : tensor<40xf32>) dimensions = [0]
+  %0 = tensor.empty() : tensor<8x40xf32>
+  %b = linalg.broadcast ins(%s : tensor<40xf32>) outs(%0 : tensor<8x40xf32>) dimensions = [0]
+  %1 = linalg.mul ins(%x, %b : tensor<8x40xf32>, tensor<8x40xf32>) outs(%0 : tensor<8x40xf32>) -> tensor<8x40xf32>
+  return %1 : tensor<8x40xf32>
+}
 """)
 print('{-# dialect_resources: { builtin: { w: "0x04000000' + "0000803F" * (64 * 40) + '" } } #-}')
 
@@ -19,3 +32,8 @@ print('{-# dialect_resources: { builtin: { w: "0x04000000' + "0000803F" * (64 * 
 # CHECK-NEXT: T.func_attr({"mlirtri.once": True
 # CHECK: [[W:[a-z_0-9]+]] = R.call_tir(cls.pack_weight, (w,)
 # CHECK: R.call_tir(cls.{{.*}}_packed, (x, [[W]])
+
+# MarkOnce: so does the sum of weights.
+# SUM: def reduce_addf(
+# SUM-NEXT: T.func_attr({"mlirtri.once": True
+# SUM: def scaled(
