@@ -41,6 +41,8 @@ def too_large(x: mt.Tensor[[100, 1000], mt.float32]):
 
 # CHECK: __global__ void __launch_bounds__(128) product
 # CHECK: __shared__ {{.*}} tiles_ptr
+# Results stay in registers until they are copied.
+# CHECK: alignas(64) float z_ptr[32];
 # CHECK: mlirtri_copy_16(
 # CHECK: for (int step = 0; step < 8; ++step) {
 # CHECK-NEXT: mlirtri_wait_for_all_but_1();

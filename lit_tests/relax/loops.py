@@ -1,10 +1,13 @@
 # A function with loops and updates is one imperative TIR function, which the Relax function calls in place.
 # RUN: mlirtri emit "%s::*" --stage=relax | FileCheck %s
 
+import numpy as np
+
 import mlirtri as mt
 
 Matrix = mt.Tensor[[40, 40], mt.float64]
 Vector = mt.Tensor[[64], mt.float64]
+COLUMNS = mt.dyn["M"]
 
 
 @mt.jit
@@ -19,8 +22,8 @@ def elements(a: Matrix):
 # CHECK: def elements_loops(a: T.Buffer((T.int64(40), T.int64(40)), "float64"))
 # CHECK: "mlirtri.imperative": True
 # CHECK: T.writes(a[T.int64(0):T.int64(40), T.int64(0):T.int64(40)])
-# CHECK: for [[I:i[_0-9]*]] in T.serial(T.int64(39), annotations={"mlirtri.loc": "{{.*}}loops.py:12:5"})
-# CHECK: for [[J:[ij][_0-9]*]] in T.serial(T.int64(39), annotations={"mlirtri.loc": "{{.*}}loops.py:13:9"})
+# CHECK: for [[I:i[_0-9]*]] in T.serial(T.int64(39), annotations={"mlirtri.loc": "{{.*}}loops.py:15:5"})
+# CHECK: for [[J:[ij][_0-9]*]] in T.serial(T.int64(39), annotations={"mlirtri.loc": "{{.*}}loops.py:16:9"})
 # CHECK-NEXT: a[{{.*}}] = a[{{.*}}] + a[{{.*}}] * a[{{.*}}] * T.float64(-1.0)
 # CHECK-NOT: =
 # CHECK: def elements(
@@ -44,3 +47,14 @@ def count(a: Vector):
 # CHECK: while
 # CHECK: def count(
 # CHECK: R.call_tir(cls.count_loops, (a,)
+
+
+@mt.jit
+def position(a: mt.Tensor[[4, COLUMNS], mt.float32]):
+    return np.argmax(a, axis=1)
+
+
+# argmax-in-two-passes: the maximum alone first, which vectors compute.
+# CHECK-LABEL: ===== position: relax =====
+# CHECK: T.Select({{.*}} > {{.*}} or T.isnan({{.*}}), {{.*}}, {{.*}})
+# CHECK: T.int64(9223372036854775806)

@@ -41,5 +41,7 @@ def wraps(a: mt.Tensor[[64], mt.int32]):
 # HALVES-NOT: @T.prim_func
 # HALVES: R.call_tir(cls.fused_matmul
 @mt.jit
-def halves(a: mt.Tensor[[64, 64], mt.bfloat16], b: mt.Tensor[[64, 64], mt.bfloat16], c: mt.Tensor[[64, 64], mt.bfloat16]):
+def halves(
+    a: mt.Tensor[[64, 64], mt.bfloat16], b: mt.Tensor[[64, 64], mt.bfloat16], c: mt.Tensor[[64, 64], mt.bfloat16]
+):
     return torch.relu(a @ b + c)

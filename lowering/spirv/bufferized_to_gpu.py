@@ -50,7 +50,6 @@ TO_KERNELS = (
     Pass("canonicalize", "loops of one iteration vanish"),
     Pass("cse", "equal index arithmetic is computed once"),
     Pass("func.func(gpu-launch-sink-index-computations)", "constants need not be passed to a kernel"),
-    Pass("map-memref-spirv-storage-class{client-api=vulkan}", "arguments are storage buffers"),
     Pass("gpu-kernel-outlining", "the body of each launch becomes a kernel"),
     Pass("canonicalize", "leaves nothing dead"),
 )

@@ -25,12 +25,14 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import WITHOUT_TVM, Pipeline, pipeline_for
 from mlirtri.measure.columns import Column
 from mlirtri.measure.comparison import Contender, preparation, run_each
-from mlirtri.measure.limits import limits
+from mlirtri.measure.limits import limits, raised_limits
 from mlirtri.measure.rows import LaunchCost
 from mlirtri.measure.subjects import Subject
 
 CALLS = 20
 """Calls in which launches are timed; the median counts."""
+_SURE_SECONDS = 2e-6
+"""Above which a kernel's time says that limits are too low: clocks are no finer."""
 _LOCATION = re.compile(r'"mlirtri\.loc": "([^"]+):(\d+):\d+"')
 
 
@@ -190,4 +192,6 @@ def _timed_pipeline(pipeline: str | Pipeline, target: Target, nests: Any) -> Pip
 
 def _cost(cost: LaunchCost, seconds: float) -> LaunchCost:
     least = limits().least_seconds(cost.flops, cost.bytes)
+    if least > seconds > _SURE_SECONDS:
+        least = raised_limits().least_seconds(cost.flops, cost.bytes)
     return replace(cost, seconds=seconds, roofline=least / seconds if seconds > 0 else None)

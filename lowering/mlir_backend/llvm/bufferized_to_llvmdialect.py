@@ -34,10 +34,10 @@ _PREFIX = "mlirtri_"
 
 TO_LOOPS = (
     Pass("func.func(convert-linalg-to-loops)", "structured operations become loop nests"),
-    Pass("func.func(convert-vector-to-scf)", "vector transfers become loops or loads"),
-    Pass("lower-affine", "index arithmetic of the loops becomes arith"),
+    Pass(
+        "lower-affine", "index arithmetic of the loops, and those of upstream's polyhedral passes, become arith and scf"
+    ),
     Pass("convert-complex-to-standard", "complex arithmetic becomes arithmetic on its two parts"),
-    Pass("func.func(arith-expand)", "operations that LLVM lacks: ceildivsi, floordivsi"),
     Pass("func.func(math-extend-to-supported-types)", "functions of fp16 and bf16 are computed in fp32"),
 )
 
@@ -50,7 +50,7 @@ TO_LLVM = (
     Pass("convert-math-to-libm", "before MLIR's own expansions: its log1p and expm1 lose every digit near zero"),
     Pass("convert-vector-to-llvm", "what vectors are left"),
     Pass("convert-complex-to-llvm", "complex values become pairs"),
-    Pass("convert-arith-to-llvm", "scalar arithmetic"),
+    Pass("convert-arith-to-llvm", "scalar arithmetic; quotients that round up or down become what LLVM has"),
     Pass("convert-index-to-llvm", "index arithmetic"),
     Pass("convert-ub-to-llvm", "poison that folding left behind"),
     Pass("convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}", "arguments become bare pointers"),
