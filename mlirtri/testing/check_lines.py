@@ -54,7 +54,8 @@ def check_lines(text: str, prefix: str, keep: str | None = None, prefixes: Colle
 def _section(text: str, prefix: str, keep: str | None, reserved: frozenset[str]) -> list[str]:
     scan, names = _language(text)
     if keep is None and scan in (_assembly, _disassembly):
-        return [each for line in _arithmetic(scan(text)) for each in _directives(line, prefix, False, names(text))]
+        lines = _that_compute(list(_arithmetic(scan(text))))
+        return [each for line in lines for each in _directives(line, prefix, False, names(text))]
     lines = [line for line in scan(text) if line.is_label or keep is None or re.search(keep, line.text)]
     scope, directives, previous = replace(names(text), reserved=reserved), [], None
     for line in lines:
@@ -270,6 +271,16 @@ def _arithmetic(lines: Iterator[Line]) -> Iterator[Line]:
             function = []
             yield line
     yield from _kinds(function)
+
+
+def _that_compute(lines: list[Line]) -> list[Line]:
+    """Return the lines without functions that have no arithmetic on vectors; all where none has any."""
+    kept = [
+        line
+        for line, following in zip(lines, [*lines[1:], None], strict=True)
+        if not line.is_label or (following is not None and not following.is_label)
+    ]
+    return kept or lines
 
 
 def _kinds(function: list[tuple[int, str, str]]) -> Iterator[Line]:

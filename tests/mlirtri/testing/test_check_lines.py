@@ -169,6 +169,8 @@ f:
 \tvmaxps\t%ymm1, %ymm0, %ymm0
 \tvaddss\t%xmm1, %xmm0, %xmm0
 \tretq
+helper_of_the_runtime:
+\tretq
 g:
 \tvfmadd231pd\t%ymm1, %ymm0, %ymm0
 """
