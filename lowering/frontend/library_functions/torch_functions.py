@@ -85,6 +85,8 @@ def prelu(input, weight):
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    if input.dtype.is_integer:
+        return np.clip(input, int(min_val), int(max_val))
     return np.clip(input, min_val, max_val)
 
 

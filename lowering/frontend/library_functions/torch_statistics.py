@@ -48,8 +48,12 @@ def heaviside(input, values):
     return np.where(input == 0, values, np.where(input < 0, input * 0, np.where(input > 0, input * 0 + 1, input * 0)))
 
 
+def floating(input):
+    return input if input.dtype.is_inexact else input.astype(np.float32)
+
+
 def sinc(input):
-    return np.sinc(input)
+    return np.sinc(floating(input))
 
 
 def positive(input):
@@ -164,7 +168,7 @@ def _interpolated(below, above, place, interpolation):
 
 
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    x = input if input.dtype.is_inexact else input.astype(np.float32)
+    x = floating(input)
     x = x if x.ndim == 2 else x.reshape(1, -1)
     if fweights is None and aweights is None:
         centred = x - np.mean(x, axis=1, keepdims=True)

@@ -256,6 +256,7 @@ def arrangements(x, i):
         *torch.hsplit(x, 3), *torch.split_with_sizes(x, (1, 5), 1), torch.diagflat(x[0], -1), torch.diag_embed(x, 1),
         torch.index_copy(x, 0, i[1:3] - 1, x[:2] * 2), torch.index_put(x, (i[:2] - 1, i[:2]), x[0, :2], True),
         torch.msort(x), torch.row_stack((x, x)), torch.isposinf(x / 0), torch.isreal(i), torch.positive(x),
+        torch.sinc(i), F.hardtanh(i, 1.5, 4.5),
     )  # fmt: skip
 
 
