@@ -137,9 +137,11 @@ def _after(names: list[tuple[Any, Any]], statement: Stmt) -> Any:
 
 def _flattened(sequence: Any) -> Any:
     """Return nested sequences as one: a binding is visible to the statements that follow in its own sequence."""
-    if not any(isinstance(statement, tirx.SeqStmt) for statement in sequence.seq):
+    statements = list(sequence.seq)
+    # Not by isinstance, which takes longer for another class.
+    if tirx.SeqStmt not in map(type, statements):
         return sequence
-    parts = [list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement] for statement in sequence.seq]
+    parts = [list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement] for statement in statements]
     return tirx.SeqStmt([statement for part in parts for statement in part])
 
 

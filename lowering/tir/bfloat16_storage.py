@@ -93,11 +93,11 @@ def _bits_bound(node: Node) -> Any:
 
 
 def _has_bits(function: PrimFunc) -> bool:
-    """Return whether a function reinterprets floats or binds bf16 values: few do, and their rewriting visits all."""
+    """Return whether a function reinterprets or binds bf16 values: few do, and their rewriting visits each node."""
     found: list[Any] = []
 
     def call(node: Expr) -> None:
-        if _name(node) == "reinterpret":
+        if any(_is_reinterpret(node, *dtypes) for dtypes in ((HALF, BITS), (BITS, HALF), ("uint32", "float32"))):
             found.append(node)
 
     def bound(node: Node) -> None:

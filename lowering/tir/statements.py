@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -24,8 +25,9 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 
+@lru_cache(maxsize=4096)
 def index(value: int) -> Any:
-    """Return a constant index of int64."""
+    """Return a constant index of int64; the same node for the same number, since nodes are immutable."""
     return tirx.IntImm("int64", value)
 
 

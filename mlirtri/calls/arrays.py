@@ -85,5 +85,6 @@ def of_dlpack(value: Any) -> Any:
         return value
     try:
         return torch.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError) as problem:
+    except (AssertionError, BufferError, RuntimeError, TypeError, ValueError) as problem:
+        # An assertion of torch's says that it was built without CUDA.
         raise KernelTypeError(f"torch takes no such {type(value).__name__} by DLPack: {problem}") from None

@@ -63,3 +63,8 @@ def test_they_are_read_in_place_and_not_written():
         add_to(memory, Foreign(memory.numpy()))
     with pytest.raises(KernelTypeError, match="torch takes no such Foreign by DLPack"):
         scaled(Foreign(np.array(["text"])), memory)
+    if not torch.backends.cuda.is_built():
+        elsewhere = Foreign(np.ones(4, np.float32))
+        elsewhere.__class__ = type("Foreign", (Foreign,), {"__dlpack_device__": lambda _: (2, 0)})
+        with pytest.raises(KernelTypeError, match="no such Foreign by DLPack: .*CUDA"):
+            scaled(elsewhere, memory)
