@@ -54,7 +54,7 @@ def _(b, a, /, mask, values):
 
 
 @spelling("numpy.fill_diagonal", ops="eye where cast reshape", writes=True)
-def _(b, a, val, wrap=unsupported(False)):
+def fill_diagonal(b, a, val, wrap=unsupported(False)):
     helpers.require_rank(b, "the array of numpy.fill_diagonal", a, (2,))
     rows, columns = helpers.shape_of(b, a)
     val = as_array(b, val)
@@ -68,6 +68,11 @@ def _(b, a, val, wrap=unsupported(False)):
         if helpers.shape_of(b, value)[0] != rows:
             b.fail(f"{count} values do not go with {rows} rows")
     return b.where(b.eye(rows, columns, 0, BOOL), value, a)
+
+
+@spelling("Tensor.fill_diagonal_", ops="eye where cast reshape", writes=True)
+def _(b, input, fill_value, wrap=unsupported(False)):
+    return fill_diagonal(b, input, fill_value)
 
 
 # --- ufuncs at indices ---------------------------------------------------------------------------------------------

@@ -40,3 +40,9 @@ REFUSED |= {
     f"numpy.{name}": ("kernels read and write no files", "read before the call and write after it")
     for name in ("load", "loadtxt", "genfromtxt", "fromfile", "save", "savez", "savetxt")
 }
+_MEMORY = ("a kernel sees no addresses and strides", "read them before the call and pass them as arguments")
+_GRADIENTS = ("a kernel computes no gradients by itself", "write them out, or use torch.compile(backend='mlirtri')")
+_BYTES = ("kernels make no bytes of Python's", "write x.view(numpy.uint8)")
+REFUSED |= {f"Tensor.{name}": _MEMORY for name in ("stride", "data_ptr", "storage_offset")}
+REFUSED |= {f"Tensor.{name}": _GRADIENTS for name in ("backward", "requires_grad_")}
+REFUSED |= {f"ndarray.{name}": _BYTES for name in ("tobytes", "tofile")}

@@ -70,7 +70,8 @@ def place(arr, mask, vals):
 
 
 def tolist(self):
-    return self.item() if self.ndim == 0 else [tolist(row) for row in self]
+    kind = float if self.dtype.is_float else complex if self.dtype.is_complex else int
+    return [tolist(row) for row in self] if self.ndim else (bool if self.dtype.name == "bool" else kind)(self)
 
 
 # --- selection and insertion -----------------------------------------------------------------------------------------

@@ -44,6 +44,9 @@ def test_flat_and_tolist():
     for mine, right in zip(mt.jit(elements_in_order)(x), elements_in_order(y), strict=True):
         np.testing.assert_allclose(mine, right, rtol=1e-14)
     np.testing.assert_array_equal(x, y)
+    found = mt.jit(lambda x, m: (x.tolist(), m.tolist()))(torch.tensor([[1, 2]]), torch.tensor([True]))
+    assert found == ([[1, 2]], [True])
+    assert type(found[0][0][0]) is int
     with pytest.raises(mt.KernelError, match=r"writes through .flat are lost(.|\n)*x.ravel"):
         mt.jit(lambda a: a.T.flat[1])(x)
     with pytest.raises(mt.KernelError, match="minlength=n"):

@@ -214,6 +214,8 @@ def test_normalisations():
     (lambda x: F.mse_loss(x, x, reduction="avg"), "reduction= is 'none', 'mean' or 'sum'"),
     (lambda x: F.interpolate(x[None], scale_factor=2, mode="lanczos"), "in the modes"),
     (lambda x: F.one_hot(x.long()), "num_classes="),
+    (lambda x: x.stride(), "pass them as arguments"),
+    (lambda x: x.sum().backward(), "a kernel computes no gradients"),
     (lambda x: F.batch_norm(x, x[0], x[0], training=True), "running statistics are not updated"),
     (lambda x: F.mse_loss(x, x, True), "are deprecated"),
 ])  # fmt: skip
@@ -342,3 +344,16 @@ def test_the_device_of_a_cuda_kernel():
 
     kernel = mt.jit(fives).compile(mt.Tensor((3,), mt.float32), target="cuda")
     assert "5.0" in kernel.ir["cuda"]
+
+
+def test_a_diagonal_is_filled():
+    def filled(x):
+        y = x.clone()
+        y.fill_diagonal_(7)
+        x.fill_diagonal_(2).mul_(3)
+        return y
+
+    mine = torch.rand(3, 5)
+    right = mine.clone()
+    torch.testing.assert_close(mt.jit(filled)(mine), filled(right))
+    torch.testing.assert_close(mine, right)
