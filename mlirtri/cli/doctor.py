@@ -24,6 +24,7 @@ from mlirtri.errors import DeviceError
 from mlirtri.lowering.core.target import host_threads
 from mlirtri.lowering.cuda_emulation.library import cxx_compiler
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
+from mlirtri.lowering.spirv.vulkan import VulkanError, device
 from mlirtri.testing.tools import native_filecheck
 
 TESTED_PLATFORM = ("Linux", "x86_64")
@@ -78,6 +79,7 @@ def collect() -> list[Check]:
         *_check_cpu(),
         _check_cuda_device(),
         _check_nvcc(),
+        _check_vulkan(),
         _check_cxx(),
         _check_openmp(),
         *_check_test_tools(),
@@ -212,6 +214,13 @@ def _check_cuda_device() -> Check:
 def _check_nvcc() -> Check:
     version = _first_line("nvcc", "--version", containing="release")
     return Check("nvcc", version or "not on PATH: PTX is not made; CUDA source needs no nvcc")
+
+
+def _check_vulkan() -> Check:
+    try:
+        return Check("Vulkan", device().name)
+    except VulkanError as problem:
+        return Check("Vulkan", f'none ({problem}): kernels of target="spirv" are compiled, and cannot be called')
 
 
 def _check_cxx() -> Check:

@@ -221,8 +221,8 @@ LAYERS = (
             "opt": "kernels lowering.bridge lowering.fusion lowering.linalg lowering.mlir serve",
             "lsp": "compiler kernels",
             "cli": (
-                "cache calls compiler kernels language lowering.cuda_emulation lowering.runtime lsp measure opt "
-                "programs reduce serve sources testing trace"
+                "cache calls compiler kernels language lowering.cuda_emulation lowering.runtime lowering.spirv lsp "
+                "measure opt programs reduce serve sources testing trace"
             ),
             "pages": (
                 "dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "

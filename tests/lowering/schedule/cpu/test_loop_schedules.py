@@ -11,6 +11,7 @@ from loop_functions import VECTOR, arguments_of, compiled, function, of_source, 
 from tolerances import tolerance
 
 import mlirtri as mt
+from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.schedule.cpu.loops import rule as loop_rule
 from mlirtri.lowering.schedule.cpu.loops.rule import scheduled
 from mlirtri.lowering.toolchain.tvm_names import IRModule
@@ -375,3 +376,19 @@ def test_blocks_whose_indices_are_inside_check_none(wrong):
     np.add.at(want_sums, (values, np.arange(300_001) % 3), weights)
     np.testing.assert_array_equal(counts, want_counts)
     np.testing.assert_array_equal(sums, want_sums)
+
+
+def of_bytes(image, out):
+    for i in mt.prange(1, image.shape[0] - 1):
+        for j in range(1, image.shape[1] - 1):
+            out[i, j] = np.uint8((np.int32(image[i, j - 1]) + np.int32(image[i, j + 1]) + 1) // 2)
+
+
+def test_integers_of_bytes_are_vectors_of_16_bits():
+    image = np.random.default_rng(0).integers(0, 256, (20, 150), np.uint8)
+    out, expected = np.zeros_like(image), np.zeros_like(image)
+    kernel = mt.jit(of_bytes).compile(image, out)
+    kernel(image, out)
+    of_bytes(image, expected)
+    np.testing.assert_array_equal(out, expected)
+    assert f"vectorized(T.int64({lanes_in_register(16)}))" in kernel.ir["scheduled"]
