@@ -27,8 +27,8 @@ def test_every_dependency_is_reported(checks):
 
 def test_machine_and_tools_are_reported(checks):
     names = {
-        "platform", "CPU", "CPU features", "CPU threads", "CUDA device", "nvcc", "Vulkan", "C++ compiler", "OpenMP", "lit",
-        "filecheck",
+        "platform", "CPU", "CPU features", "CPU threads", "CUDA device", "nvcc", "Vulkan", "C++ compiler", "OpenMP",
+        "lit", "filecheck",
     }  # fmt: skip
     assert names <= checks.keys()
     assert all(checks[name].found for name in names)
