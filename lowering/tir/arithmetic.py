@@ -22,7 +22,7 @@ TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
 """Integer dtypes that TVM assumes never overflow, and the dtype that holds every sum and product of two such values."""
 
 
-def difference(x: Any, y: Any) -> Any:
+def difference(x: Expr, y: Expr) -> Expr:
     """Return x + y * -1 for x - y: TVM cancels floats, ``x - x`` to 0 (wrong for NaN), ``(x + y) - x`` to y."""
     dtype = str(y.ty.dtype)
     if isinstance(y, tirx.FloatImm):
@@ -30,7 +30,7 @@ def difference(x: Any, y: Any) -> Any:
     return tirx.Add(x, tirx.Mul(y, tirx.FloatImm(dtype, -1.0)))
 
 
-def wrapped(node: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+def wrapped(node: Callable[[Any, Any], Any], x: Expr, y: Expr) -> Expr:
     """Return a wrapping sum, difference or product of integers: computed in twice the width, then truncated.
 
     TVM's LLVM code marks overflow of 32 and 64 bits as undefined, signed and unsigned alike, and its simplifier relies
@@ -43,7 +43,7 @@ def wrapped(node: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
     return tirx.Cast(dtype, node(tirx.Cast(wide, x), tirx.Cast(wide, y)))
 
 
-def is_exact(x: Any, y: Any) -> bool:
+def is_exact(x: Expr, y: Expr) -> bool:
     """Return whether a sum, difference or product of integers cannot overflow: both were widened from half.
 
     The result of `wrapped` is such. If each sum were widened once more, a chain of sums would take TVM minutes.
@@ -51,7 +51,7 @@ def is_exact(x: Any, y: Any) -> bool:
     return all(_is_from_half(operand) for operand in (x, y))
 
 
-def _is_from_half(x: Any) -> bool:
+def _is_from_half(x: Expr) -> bool:
     half = {wide: narrow for narrow, wide in TWICE_AS_WIDE.items()}.get(str(x.ty.dtype))
     if half is None:
         return False
@@ -60,12 +60,12 @@ def _is_from_half(x: Any) -> bool:
     return isinstance(x, tirx.Cast) and str(x.value.ty.dtype) == half
 
 
-def widened_bfloat16(bits: Any) -> Any:
+def widened_bfloat16(bits: Expr) -> Expr:
     """Return the fp32 value of a bf16's bits (uint16), which are its upper half."""
     return tirx.reinterpret("float32", tirx.shift_left(tirx.Cast("uint32", bits), _word(16)))
 
 
-def rounded_to_bfloat16(bits: Any) -> Any:
+def rounded_to_bfloat16(bits: Expr) -> Expr:
     """Return the bits (uint16) of the bf16 nearest to an fp32 value, ties to even; NaN stays NaN.
 
     `bits` are the fp32 value's as uint32, preferably a variable, because they are used twice.
@@ -77,7 +77,7 @@ def rounded_to_bfloat16(bits: Any) -> Any:
     return tirx.Cast("uint16", tirx.Select(is_nan, _word(0x7FC0), nearest))
 
 
-def _word(number: int) -> Any:
+def _word(number: int) -> Expr:
     return tirx.IntImm("uint32", number)
 
 

@@ -130,7 +130,7 @@ def _buffers_read_as_bits(function: PrimFunc) -> dict:
     return {buffer: inner[buffer] for buffer in sources if buffer in inner}
 
 
-def bits_of(value: Expr) -> Any:
+def bits_of(value: Expr) -> Expr:
     """Return the bits of a bf16 expression as uint16."""
     if isinstance(value, TensorLoad):
         return tirx.reinterpret(BITS, value)

@@ -37,7 +37,7 @@ class Axis:
     """An `int`, or an expression if it is known at run time only."""
 
 
-def multiply_add(sums: Any, left: Any, right: Any) -> Any:
+def multiply_add(sums: Expr, left: Expr, right: Expr) -> Expr:
     return sums + left * right
 
 
@@ -144,7 +144,7 @@ def is_unit(axis: Axis) -> bool:
     return isinstance(axis.extent, int) and axis.extent == 1
 
 
-def shortened(nodes: Sequence[Any], axes: Sequence[Axis]) -> list[Any]:
+def shortened(nodes: Sequence[Node], axes: Sequence[Axis]) -> list[Node]:
     """Return expressions and stores with 0 for unit axes and with indices simplified by the ranges of all axes."""
     units = {axis.variable: index(0) for axis in axes if is_unit(axis)}
     analyzer = Analyzer()

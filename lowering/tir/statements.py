@@ -26,12 +26,12 @@ from mlirtri.lowering.toolchain.tvm_names import (
 
 
 @lru_cache(maxsize=4096)
-def index(value: int) -> Any:
+def index(value: int) -> Expr:
     """Return a constant index of int64; the same node for the same number, since nodes are immutable."""
     return tirx.IntImm("int64", value)
 
 
-def plus(x: Any, y: Any) -> Any:
+def plus(x: Expr, y: Expr) -> Expr:
     """Return x + y, as a constant where both are, and as one of them where the other is 0."""
     if isinstance(x, tirx.IntImm) and isinstance(y, tirx.IntImm):
         return index(x.value + y.value)
@@ -39,19 +39,19 @@ def plus(x: Any, y: Any) -> Any:
     return y if zeros[0] else x if zeros[1] else x + y
 
 
-def minus(x: Any, y: Any) -> Any:
+def minus(x: Expr, y: Expr) -> Expr:
     """Return x - y, as a constant where both are."""
     if isinstance(y, tirx.IntImm):
         return plus(x, index(-y.value))
     return x - y
 
 
-def chunks_in(x: Any, width: int) -> Any:
+def chunks_in(x: Expr, width: int) -> Expr:
     """Return the number of whole vectors, or chunks, of this width in x iterations."""
     return index(x.value // width) if isinstance(x, tirx.IntImm) else tirx.floordiv(x, index(width))
 
 
-def delinearized(position: Expr, extents: Sequence[int]) -> list[Any]:
+def delinearized(position: Expr, extents: Sequence[int]) -> list[Expr]:
     """Return the index along each axis of a row-major linear position."""
     indices: list[Any] = []
     for axis, extent in enumerate(extents):
@@ -61,23 +61,23 @@ def delinearized(position: Expr, extents: Sequence[int]) -> list[Any]:
     return indices
 
 
-def simplified(extent: Any) -> Any:
+def simplified(extent: Expr) -> Expr:
     """Return a loop extent as TVM's parser would build it, so that printing and parsing a module round-trips."""
     return tvm.sym.Analyzer().simplify(extent)
 
 
-def whole_chunks(count: Any, width: int) -> Any:
+def whole_chunks(count: Expr, width: int) -> Expr:
     """Return how many of `count` iterations are in whole chunks of this width."""
     chunks = chunks_in(count, width)
     return index(chunks.value * width) if isinstance(chunks, tirx.IntImm) else chunks * index(width)
 
 
-def substituted(statement: Stmt, variable: Var, value: Expr) -> Any:
+def substituted(statement: Stmt, variable: Var, value: Expr) -> Stmt:
     """Return `statement` with an expression in place of a variable."""
     return structural_map(statement, (tirx.Var, lambda node: value if node.same_as(variable) else node))
 
 
-def fresh(statement: Stmt) -> Any:
+def fresh(statement: Stmt) -> Stmt:
     """Return a copy in which every variable and buffer that the statement defines is a new one."""
     names: dict[Any, Any] = {}
 
@@ -95,7 +95,7 @@ def fresh(statement: Stmt) -> Any:
     return with_values(statement, names) if names else statement
 
 
-def with_function_body(function: PrimFunc, body: Stmt) -> Any:
+def with_function_body(function: PrimFunc, body: Stmt) -> PrimFunc:
     """Return the PrimFunc with this body; the same PrimFunc where it has it: TVM walks through a new one's body."""
     return function if body.same_as(function.body) else function.with_body(body)
 
@@ -113,7 +113,7 @@ def sequence(*statements: Stmt) -> Stmt:
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
-def nodes_in(node: Node, *kinds: type) -> list[Any]:
+def nodes_in(node: Node, *kinds: type) -> list[Node]:
     """Return the nodes of these classes in a statement or expression, operands before what uses them."""
     nodes: list[Any] = []
     structural_walk(node, (kinds, nodes.append))
@@ -125,7 +125,7 @@ def is_load(expression: Expr, buffer: Buffer) -> bool:
     return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
 
 
-def location_of(*statements: Any) -> str:
+def location_of(*statements: Stmt) -> str:
     """Return the source location of the first loop in the statements that has one, or an empty string."""
     loops = (loop for statement in statements for loop in nodes_in(statement, tirx.For))
     return next((str(loop.annotations[LOCATION]) for loop in loops if LOCATION in loop.annotations), "")
@@ -136,7 +136,7 @@ def loads_in(node: Node) -> list[TensorLoad]:
     return nodes_in(node, TensorLoad)
 
 
-def depends_on(expression: Expr, variables: Collection[Any]) -> bool:
+def depends_on(expression: Expr, variables: Collection[Var]) -> bool:
     """Return whether a statement or expression uses one of these variables or buffers."""
     return bool(variables) and not uses_in(expression).isdisjoint(variable.__chandle__() for variable in variables)
 
@@ -148,23 +148,23 @@ def uses_in(node: Node) -> set[int]:
     return uses
 
 
-def new_buffer(name: str, dtype: str, *sizes: int) -> Any:
+def new_buffer(name: str, dtype: str, *sizes: int) -> Buffer:
     """Return a small buffer, which LLVM keeps in registers; TVM would allocate one of scope `local` on the heap."""
     return tirx.decl_buffer([index(size) for size in sizes], dtype, name, layout=None)
 
 
-def buffer_like(buffer: Buffer, shape: Sequence[Any]) -> Any:
+def buffer_like(buffer: Buffer, shape: Sequence[Expr]) -> Buffer:
     """Return a new buffer of the same name, dtype, scope and layout, with another shape."""
     return tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.ty.storage_scope, layout=buffer.ty.layout)
 
 
-def with_body(loop: Stmt, body: Stmt, *, kind: Any = None) -> Any:
+def with_body(loop: Stmt, body: Stmt, *, kind: Any = None) -> Stmt:
     """Return the loop with another body."""
     kind = loop.kind if kind is None else kind
     return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step)
 
 
-def split_grid(statement: Stmt) -> tuple[list[Any], Stmt]:
+def split_grid(statement: Stmt) -> tuple[list[Stmt], Stmt]:
     """Return the loops over blocks around a tile kernel's statement, outermost first, and the body of a block."""
     loops: list[Any] = []
     while isinstance(statement, tirx.For) and BLOCKS in statement.annotations:
@@ -191,7 +191,7 @@ def with_accesses(statement: Stmt, change: Callable[[Buffer, Sequence[Expr]], Ac
     return structural_map(statement, [(TensorLoad, load), (tirx.BufferStore, store), *others], order="post")
 
 
-def flat(statements: Sequence[Any]) -> list[Any]:
+def flat(statements: Sequence[Stmt]) -> list[Stmt]:
     """Return statements with those of sequences among them in their places."""
     parts = [statement.seq if isinstance(statement, tirx.SeqStmt) else [statement] for statement in statements]
     return [part for group in parts for part in group]

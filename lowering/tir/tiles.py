@@ -10,15 +10,15 @@ from typing import Any
 
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir.statements import index, sequence
-from mlirtri.lowering.toolchain.tvm_names import Expr, Node, tirx, with_values
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, tirx, with_values
 
 
-def replaced(node: Node, values: Values) -> Any:
+def replaced(node: Node, values: Values) -> Node:
     """Return a statement or expression with expressions in place of variables."""
     return with_values(node, values)
 
 
-def for_loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Any:
+def for_loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Stmt:
     """Return a loop whose body is built from its variable; the body alone, for 0, if it runs once."""
     if isinstance(extent, int):
         if extent == 1 and kind is not tirx.ForKind.VECTORIZED:
@@ -28,7 +28,7 @@ def for_loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = Non
     return tirx.For(variable, index(0), extent, tirx.ForKind.SERIAL if kind is None else kind, body(variable))
 
 
-def loop_nest(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values | None = None) -> Any:
+def loop_nest(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values | None = None) -> Stmt:
     """Return one loop per axis around a body, which is built from the values of the axes."""
     values = values or {}
     if not axes:
@@ -41,12 +41,12 @@ def loop_nest(axes: Sequence[Axis], body: Callable[[Values], Any], values: Value
     return for_loop(axis.variable.name, axis.extent, inner_loops)
 
 
-def in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Any:
+def in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Stmt:
     """Return loops of `body` over 0 … extent in vectors; the rest is one vector, or scalar if the extent is dynamic."""
     return groups_of(extent, lanes, lambda first, count: in_lanes(count, lambda lane: body(first + lane)))
 
 
-def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
+def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Stmt:
     """Return loops of `body` over groups of `lanes` elements; the rest is one group, or single elements if dynamic."""
 
     def vectors(count: Any) -> Any:
@@ -61,7 +61,7 @@ def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Any:
     return sequence(*parts, *([body(index(groups * lanes), remaining)] if remaining else []))
 
 
-def in_lanes(count: int, body: Callable[[Any], Any]) -> Any:
+def in_lanes(count: int, body: Callable[[Any], Any]) -> Stmt:
     """Return ``body(lane)`` in a vectorised loop over `count` lanes, or for the only lane."""
     if count == 1:
         return body(index(0))
@@ -83,12 +83,12 @@ def sized(extent: Any) -> Any:
     return index(extent) if isinstance(extent, int) else extent
 
 
-def quotient(position: Expr, size: Any) -> Any:
+def quotient(position: Expr, size: Any) -> Expr:
     """Return position // size of a non-negative position."""
     return tirx.floordiv(position, index(size)) if isinstance(size, int) else tirx.truncdiv(position, size)
 
 
-def remainder(position: Expr, size: Any) -> Any:
+def remainder(position: Expr, size: Any) -> Expr:
     """Return position % size of a non-negative position."""
     return tirx.floormod(position, index(size)) if isinstance(size, int) else tirx.truncmod(position, size)
 
@@ -98,16 +98,16 @@ def ceil_div(count: Any, size: int) -> Any:
     return -(-count // size) if isinstance(count, int) else tirx.floordiv(count + index(size - 1), index(size))
 
 
-def ramp(first: Any, lanes: int) -> Any:
+def ramp(first: Expr, lanes: int) -> Expr:
     """Return the indices of `lanes` neighbouring elements."""
     return tirx.Ramp(first, index(1), lanes) if lanes > 1 else first
 
 
-def temporary(name: str, dtype: str, shape: Sequence[Any]) -> Any:
+def temporary(name: str, dtype: str, shape: Sequence[Any]) -> Buffer:
     return tirx.decl_buffer([sized(size) for size in shape], dtype, name, layout=None)
 
 
-def linearized(axes: Sequence[Axis], values: Values) -> Any:
+def linearized(axes: Sequence[Axis], values: Values) -> Expr:
     """Return the row-major position among all of the axes."""
     position = index(0)
     for axis in axes:
@@ -126,5 +126,5 @@ def at_most(size: Any, most: Any) -> Any:
     return min(size, most) if are_known else tirx.min(sized(size), sized(most))
 
 
-def zero_of(dtype: str) -> Any:
+def zero_of(dtype: str) -> Expr:
     return tirx.FloatImm(dtype, 0.0) if "float" in dtype else tirx.IntImm(dtype, 0)

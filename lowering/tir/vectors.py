@@ -26,7 +26,7 @@ def integers_of(dtype: Any) -> str:
     return str(dtype).replace("float", "int")
 
 
-def fetch(element: Any) -> Any:
+def fetch(element: Expr) -> Stmt:
     """Return a prefetch of an address: to read it, and to keep it in all caches."""
     reading, all_caches, data = (tirx.IntImm("int32", number) for number in (0, 3, 1))
     # TVM's parser does not know how TVM's own prefetch prints.
@@ -54,7 +54,7 @@ def doubled_up_to(lanes: int) -> int:
     return 1 << (lanes - 1).bit_length()
 
 
-def together(buffers: Sequence[tuple[Any, Any, Combine]], vectors: int, lanes: int) -> list[Any]:
+def together(buffers: Sequence[tuple[Any, Any, Combine]], vectors: int, lanes: int) -> list[Stmt]:
     """Reduce vectors, then halves, down to element 0 of each buffer, given with dtype and operation.
 
     Each access is a whole vector or a part of one: LLVM keeps memory that is read across the stored vectors out of
@@ -82,19 +82,19 @@ def _with_others(dtype: Any, combine: Combine, partial: Any, distance: int) -> C
     return value
 
 
-def stored(buffer: Buffer, indices: list[Any], value: Expr) -> Any:
+def stored(buffer: Buffer, indices: list[Expr], value: Expr) -> Stmt:
     """Return a store in the dtype of the memory."""
     dtype = str(buffer.dtype)
     return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
 
 
-def loaded(buffer: Buffer, indices: list[Any], dtype: Any) -> Any:
+def loaded(buffer: Buffer, indices: list[Expr], dtype: Any) -> Expr:
     """Return a load in the dtype that the value has in the program."""
     value = tirx.BufferLoad(buffer, indices)
     return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)
 
 
-def lanewise(buffer: Buffer, first: int, lanes: int, value: Callable[[Any], Any]) -> Any:
+def lanewise(buffer: Buffer, first: int, lanes: int, value: Callable[[Any], Any]) -> Stmt:
     """Return stores into `lanes` neighbours, as one vector."""
     if lanes == 1:
         return stored(buffer, [index(first)], value(index(first)))
@@ -120,7 +120,7 @@ def joined_by(axes: Sequence[Any], point: Mapping[Any, Any], loop: Stmt) -> list
     return [Joined([point[axis.variable] for axis in axes], [axis.extent for axis in axes], loop)]
 
 
-def in_one(buffer: Buffer, indices: list[Any], joined: Sequence[Joined]) -> list[Any]:
+def in_one(buffer: Buffer, indices: list[Expr], joined: Sequence[Joined]) -> list[Expr]:
     """Return the indices with all axes of one fused loop in the last one, if the address stays the same.
 
     Quotients and remainders by sizes that are no multiples of a vector hide that its lanes are neighbours. Not for a
@@ -139,11 +139,11 @@ def in_one(buffer: Buffer, indices: list[Any], joined: Sequence[Joined]) -> list
     return indices
 
 
-def is_same_number(constant: Any, other: Any) -> bool:
+def is_same_number(constant: Expr, other: Expr) -> bool:
     return isinstance(constant, tirx.FloatImm | tirx.IntImm) and constant.value == other.value
 
 
-def vectorizable(value: Expr) -> Any:
+def vectorizable(value: Expr) -> Expr:
     """Return `value` with NaN found by its bits: TVM has no vector form of `isnan`."""
 
     def visit(call: Expr) -> Any:
@@ -156,5 +156,5 @@ def vectorizable(value: Expr) -> Any:
     return structural_map(value, (ir.Call, visit), order="post")
 
 
-def in_order(statements: list[Any]) -> Any:
+def in_order(statements: list[Stmt]) -> Stmt:
     return statements[0] if len(statements) == 1 else tirx.SeqStmt(statements)
