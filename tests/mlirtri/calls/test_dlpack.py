@@ -66,5 +66,5 @@ def test_they_are_read_in_place_and_not_written():
     if not torch.backends.cuda.is_built():
         elsewhere = Foreign(np.ones(4, np.float32))
         elsewhere.__class__ = type("Foreign", (Foreign,), {"__dlpack_device__": lambda _: (2, 0)})
-        with pytest.raises(KernelTypeError, match="no such Foreign by DLPack: .*CUDA"):
+        with pytest.raises(KernelTypeError, match=r"no such Foreign by DLPack: .*CUDA"):
             scaled(elsewhere, memory)
