@@ -265,6 +265,63 @@ func.func @cheap(%a: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
 
 // -----
 
+// copy-cheap-producers: one value of all elements is never stored, however many read it.
+// CHECK-LABEL: func.func @one_value
+// CHECK: linalg.generic
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: arith.mulf %{{.*}}, %[[VALUE:.*]] : f32
+// CHECK: math.exp
+// CHECK-NEXT: arith.mulf %{{.*}}, %[[VALUE]] : f32
+func.func @one_value(%a: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %cst = arith.constant dense<2.5> : tensor<f32>
+  %n = tensor.dim %a, %c0 : tensor<?xf32>
+  %empty = tensor.empty(%n) : tensor<?xf32>
+  %value = linalg.generic {indexing_maps = [affine_map<(d0) -> ()>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+      ins(%cst : tensor<f32>) outs(%empty : tensor<?xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    linalg.yield %x : f32
+  } -> tensor<?xf32>
+  %x = arith.mulf %a, %value : tensor<?xf32>
+  %e = math.exp %a : tensor<?xf32>
+  %y = arith.mulf %e, %value : tensor<?xf32>
+  return %x, %y : tensor<?xf32>, tensor<?xf32>
+}
+
+// -----
+
+// cancel-reshapes: a view to (n·m, 12) that is split again into (n, m, 3, 4) only splits the last axis.
+// CHECK-LABEL: func.func @viewed
+// CHECK-NOT: tensor.collapse_shape
+// CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3]]
+func.func @viewed(%a: tensor<?x?x12xf32>) -> tensor<?x?x3x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %a, %c0 : tensor<?x?x12xf32>
+  %m = tensor.dim %a, %c1 : tensor<?x?x12xf32>
+  %rows = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x?x12xf32> into tensor<?x12xf32>
+  %heads = tensor.expand_shape %rows [[0, 1], [2, 3]] output_shape [%n, %m, 3, 4] : tensor<?x12xf32> into tensor<?x?x3x4xf32>
+  return %heads : tensor<?x?x3x4xf32>
+}
+
+// -----
+
+// Other sizes are no view back.
+// CHECK-LABEL: func.func @other_view
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.expand_shape
+func.func @other_view(%a: tensor<?x?x12xf32>) -> tensor<?x?x12xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %a, %c0 : tensor<?x?x12xf32>
+  %m = tensor.dim %a, %c1 : tensor<?x?x12xf32>
+  %rows = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x?x12xf32> into tensor<?x12xf32>
+  %back = tensor.expand_shape %rows [[0, 1], [2]] output_shape [%m, %n, 12] : tensor<?x12xf32> into tensor<?x?x12xf32>
+  return %back : tensor<?x?x12xf32>
+}
+
+// -----
+
 // hoist-invariants: what no iteration changes is computed before the loop, its initial value stays.
 // CHECK-LABEL: func.func @invariant
 // CHECK: %[[TRANSPOSED:.*]] = linalg.generic

@@ -11,6 +11,7 @@
 - `cheap_producers.py`: cheap operations of dynamic size, once per reader
 - `slices_of_heads.py`: slices of columns that are then split → slices of heads
 - `merge_products.py`: products of one matrix with several weights
+- `cancel_reshapes.py`: reshapes of dynamic sizes that undo each other
 - `spread_reshapes.py`: reshapes that are undone after several readers
 - `cost_guard.py`: producers that must not fuse
 - `explain_operations.py`: why two operations fused, or did not

@@ -1,7 +1,8 @@
 """Copy cheap elementwise operations of dynamic size to each of their readers, into which upstream then fuses them.
 
 Upstream fuses what has one use. Computing a difference again takes less time than to store it and to read it twice.
-Operations of static size have row kernels, which decide this later, for the cache that they run in.
+One value for all elements is never stored. Other operations of static size have row kernels, which decide this later,
+for the cache that they run in.
 
     %d = %a - %m;  %v = %d * %d;  %o = %d / %s      ──►      %v = (%a - %m)²;  %o = (%a - %m) / %s
 """
@@ -20,13 +21,35 @@ MAX_READERS = 3
 def rewrite(module: ir.Module) -> None:
     """Copy every such operation of `module`."""
     for generic in operations_named(module, "linalg.generic"):
+        readers = _readers(generic.results[0]) if len(generic.results) == 1 else []
+        if _is_one_value(generic):
+            for reader in (reader for reader in readers[1:] if _is_input(reader, generic.results[0])):
+                _copy_for(generic, reader)
         if not _is_cheap(generic):
             continue
-        readers = _readers(generic.results[0])
         if len(readers) > MAX_READERS or not all(_reads_once(reader, generic.results[0]) for reader in readers):
             continue
         for reader in readers[1:]:
             _copy_for(generic, reader)
+
+
+def _is_one_value(generic: ir.Operation) -> bool:
+    """Whether all elements of a dynamic result are one value, from outside or of tensors of rank 0."""
+    body = generic.regions[0].blocks[0].operations
+    if len(generic.results) != 1 or generic.results[0].type.has_static_shape or len(body) != 1:
+        return False
+    *inputs, _ = (attribute.value for attribute in linalg.get_indexing_maps(generic))
+    value = body[0].operands[0]
+    is_old = isinstance(value.owner, ir.Block) and ir.BlockArgument(value).arg_number == len(inputs)
+    return not is_old and not any(access.results for access in inputs)
+
+
+def _is_input(reader: ir.Operation, value: ir.Value) -> bool:
+    """Whether an operation is a generic that reads a tensor as an input only."""
+    if reader.name != "linalg.generic":
+        return False
+    inputs = reader.attributes["operandSegmentSizes"][0]
+    return all(position < inputs for position, operand in enumerate(reader.operands) if operand == value)
 
 
 def _is_cheap(generic: ir.Operation) -> bool:

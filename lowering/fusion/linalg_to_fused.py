@@ -10,6 +10,7 @@ from dataclasses import replace
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.fusion import (
+    cancel_reshapes,
     channels_last,
     cheap_producers,
     cost_guard,
@@ -78,6 +79,9 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_passes(module, FUSE[:1], context)
             cost_guard.release(module, cost_guard.GROUP)
         run_passes(module, FUSE, context)
+        if cancel_reshapes.is_needed(module):
+            run_rewrite("cancel-reshapes", cancel_reshapes.rewrite, module, context)
+            run_passes(module, AGAIN, context)
         _spread_reshapes(module, context)
         run_rewrite("release-producers", cost_guard.release, module, context)
         if _reshapes_after_tidying(module, context) < _reshapes(module):

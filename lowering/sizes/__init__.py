@@ -9,5 +9,5 @@ results and the conditions that a call checks before it runs. *Refuses* sizes th
 - `infer_size_program.py`: the size program of a function
 - `size_arguments.py`: dynamic sizes as arguments of compiled code
 
-Imported by `normalize/sizes`, the bridge, MLIR's backend, `mlirtri/compiler` and `mlirtri/programs`.
+Imported by `normalize/sizes`, `fusion`, the bridge, MLIR's backend, `mlirtri/compiler` and `mlirtri/programs`.
 """

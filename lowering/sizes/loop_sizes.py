@@ -196,8 +196,8 @@ def _before_for(loop: ir.Operation, position: int, assumed: frozenset[int] = fro
     if not isinstance(initial.type, ir.RankedTensorType) or initial.type != yielded.type:
         return None
     for axis in (axis for axis, size in enumerate(initial.type.shape) if size < 0):
-        before = _sizes_of_axis(initial, axis)
-        after = {_size_before(size, loop, carried, assumed | {position}) for size in _sizes_of_axis(yielded, axis)}
+        before = sizes_of_axis(initial, axis)
+        after = {_size_before(size, loop, carried, assumed | {position}) for size in sizes_of_axis(yielded, axis)}
         if len(before) != 1 or after != before:
             return None
     return initial
@@ -210,7 +210,7 @@ def _size_before(size: Size, loop: ir.Operation, carried: list[ir.Value], assume
     other = carried.index(size[0])
     if other not in assumed and _before_for(loop, other, assumed) is None:
         return None
-    sizes = _sizes_of_axis(loop.operands[3 + other], size[1])
+    sizes = sizes_of_axis(loop.operands[3 + other], size[1])
     return next(iter(sizes)) if len(sizes) == 1 else None
 
 
@@ -247,7 +247,7 @@ def _root(value: ir.Value) -> ir.Value:
     return value
 
 
-def _sizes_of_axis(value: ir.Value, axis: int) -> frozenset[Size]:
+def sizes_of_axis(value: ir.Value, axis: int) -> frozenset[Size]:
     """Return what the size of an axis is traced back to: one, or of branches one of several."""
     if (size := value.type.shape[axis]) >= 0:
         return frozenset([size])
@@ -260,12 +260,12 @@ def _sizes_of_axis(value: ir.Value, axis: int) -> frozenset[Size]:
         return _traced_sizes(given[sum(size < 0 for size in value.type.shape[:axis])])
     if operation.name == "scf.if":
         arms = [terminator(region.blocks[0]).operands[value.result_number] for region in operation.regions]
-        return frozenset().union(*(_sizes_of_axis(arm, axis) for arm in arms))
+        return frozenset().union(*(sizes_of_axis(arm, axis) for arm in arms))
     if operation.name == "tensor.collapse_shape":
         group = [index.value for index in operation.attributes["reassociation"][axis]]
         others = [index for index in group if operation.operands[0].type.shape[index] != 1]
         if len(others) == 1:
-            return _sizes_of_axis(operation.operands[0], others[0])
+            return sizes_of_axis(operation.operands[0], others[0])
     return frozenset([(value, axis)])
 
 
@@ -274,7 +274,7 @@ def _traced_sizes(size: ir.Value) -> frozenset[Size]:
     if operation is None:
         return frozenset([(size, 0)])
     if operation.name == "tensor.dim" and (axis := integer_constant(operation.operands[1])) is not None:
-        return _sizes_of_axis(operation.operands[0], axis)
+        return sizes_of_axis(operation.operands[0], axis)
     # A slice of a whole axis has the size `max(min(size, size), 0)`.
     if operation.name == "arith.maxsi" and integer_constant(operation.operands[1]) == 0:
         return _traced_sizes(operation.operands[0])

@@ -102,7 +102,7 @@ LAYERS = (
                 "lowering.importers.from_torch.tracing lowering.importers.normalize"
             ),
             "lowering.importers.from_relax": "lowering.importers.normalize",
-            "lowering.fusion": "",
+            "lowering.fusion": "lowering.sizes",
             "lowering.mlir_backend": "",
             "lowering.mlir_backend.bufferize": "lowering.external lowering.fusion",
             "lowering.mlir_backend.loops": "lowering.dependence",

@@ -37,7 +37,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 LEAST_STORES = 12
-"""Stores of a statement from which on a call costs less than another copy."""
+"""Stores of a statement in a loop from which on a call costs less than another copy; one outside of loops runs once."""
 LOOPS = 4
 """Loops and branches around the statements that are compared. Further in they run too often for calls."""
 _CPU = {"device_type": 1, "device_id": 0}
@@ -127,7 +127,7 @@ class _Parts:
     def without_repeated(self, function: PrimFunc) -> PrimFunc:
         """Return the function with calls in place of statements that it repeats."""
         groups: dict[int, list[Any]] = {}
-        for statement in _candidates(function.body, LOOPS):
+        for statement in _candidates(function.body, LOOPS, least=1):
             groups.setdefault(structural_hash(statement, map_free_vars=True), []).append(statement)
         calls: dict[int, Any] = {}
         for group in groups.values():
@@ -173,16 +173,19 @@ def _with(body: Stmt, calls: dict[int, Any]) -> Any:
 _KINDS = (tirx.For, tirx.IfThenElse, tirx.SeqStmt)
 
 
-def _candidates(statement: Stmt, loops: int) -> Iterator[Any]:
-    """Give the statements inside of one that are long enough to be functions, each before those inside of it."""
+def _candidates(statement: Stmt, loops: int, least: int = LEAST_STORES) -> Iterator[Any]:
+    """Give the statements inside of one that are long enough to be functions, each before those inside of it.
+
+    `least` is the number of stores until the first loop.
+    """
     for inner in _inside(statement):
         is_deeper = isinstance(inner, tirx.For | tirx.IfThenElse)
         stores = nodes_in(inner, tirx.BufferStore)
-        if len(stores) < LEAST_STORES or loops < is_deeper:
+        if len(stores) < least or loops < is_deeper:
             continue
         if isinstance(inner, _KINDS) and not nodes_in(inner, *_NOT_MOVED):
             yield inner
-        yield from _candidates(inner, loops - is_deeper)
+        yield from _candidates(inner, loops - is_deeper, LEAST_STORES if isinstance(inner, tirx.For) else least)
 
 
 def _inside(statement: Stmt) -> list[Any]:

@@ -259,11 +259,9 @@ class _Sequence:
                 break
             *names, store = rewritten
             is_last = store.buffer.same_as(result)
-            is_only = is_last or not any(
-                self._uses(other, result)
-                for other in range(len(self.statements))
-                if other not in (position, number) and other > position
-            )
+            later = [other for other in range(position + 1, len(self.statements)) if other != number]
+            users = [other for other in later if self._uses(other, result)]
+            is_only = is_last or not users or (users[0] > number and self._overwrites(users[0], result))
             is_private = is_last or (is_only and any(result.same_as(allocation) for allocation in self.allocated))
             stores = [reading(store, result, value) for store in rewritten] if is_private else [*stores, *rewritten]
             private = [name.buffer for name in names]
@@ -271,6 +269,13 @@ class _Sequence:
             moved += waiting
             break
         return stores, private, fused, moved
+
+    def _overwrites(self, position: int, buffer: Buffer) -> bool:
+        """Whether a statement writes every element of a buffer and reads none: memory that results share in turn."""
+        nest = self.nests[position]
+        if nest is None or nest.names or not nest.store.buffer.same_as(buffer) or not nest.reaches_all():
+            return False
+        return not any(load.source.same_as(buffer) for load in loads_in(nest.store.value))
 
     def _may_precede(self, number: int, result: Any, operands: Sequence[Any]) -> bool:
         """Whether a statement is independent of the product, and is a `Bind`, an allocation or a loop over a row."""
