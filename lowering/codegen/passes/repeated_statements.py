@@ -180,10 +180,11 @@ def _candidates(statement: Stmt, loops: int, least: int = LEAST_STORES) -> Itera
     """
     for inner in _inside(statement):
         is_deeper = isinstance(inner, tirx.For | tirx.IfThenElse)
-        stores = nodes_in(inner, tirx.BufferStore)
-        if len(stores) < least or loops < is_deeper:
+        marks = nodes_in(inner, tirx.BufferStore, *_NOT_MOVED) if loops >= is_deeper else []
+        stores = sum(isinstance(mark, tirx.BufferStore) for mark in marks)
+        if stores < max(least, 1):
             continue
-        if isinstance(inner, _KINDS) and not nodes_in(inner, *_NOT_MOVED):
+        if isinstance(inner, _KINDS) and stores == len(marks):
             yield inner
         yield from _candidates(inner, loops - is_deeper, LEAST_STORES if isinstance(inner, tirx.For) else least)
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir.statements import depends_on, with_body
+from mlirtri.lowering.tir.statements import depends_on, uses_in, with_body
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, tirx
 
 
 def with_allocations_inside(statements: list[Any]) -> list[Any]:
     """Return the statements with buffers that one loop alone uses, and overwrites first, allocated in that loop."""
     kept: list[Any] = []
+    uses = [set() if isinstance(statement, tirx.AllocBuffer) else uses_in(statement) for statement in statements]
     for number, statement in enumerate(statements):
         if not isinstance(statement, tirx.AllocBuffer):
             kept.append(statement)
             continue
-        users = [other for other in range(number + 1, len(statements)) if is_user(statements[other], statement.buffer)]
+        buffer = statement.buffer.__chandle__()
+        users = [other for other in range(number + 1, len(statements)) if buffer in uses[other]]
         inner = _allocating(statements[users[0]], statement) if len(users) == 1 else None
         if inner is None:
             kept.append(statement)

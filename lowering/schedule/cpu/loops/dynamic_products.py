@@ -32,7 +32,7 @@ from mlirtri.lowering.schedule.imperative.perfect_nests import (
 )
 from mlirtri.lowering.tir.contraction import Axis, Contraction, shortened, without_units
 from mlirtri.lowering.tir.product_recognition import Product, product_of
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, location_of, sequence
+from mlirtri.lowering.tir.statements import index, loads_in, location_of, sequence, uses_in
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
@@ -78,6 +78,8 @@ class _Sequence:
         self.is_open, self.widens = is_open, widens
         self.nests = [nest_of(statement) for statement in statements]
         self.allocated = [statement.buffer for statement in statements if isinstance(statement, tirx.AllocBuffer)]
+        self._known_uses: dict[int, tuple[Any, set[int]]] = {}
+        """By the address of a statement: the statement, and the addresses of what it uses."""
 
     def statement(self) -> Any:
         copies: list[int] = []
@@ -102,8 +104,12 @@ class _Sequence:
 
     def _uses(self, position: int, buffer: Buffer) -> bool:
         statement = self.statements[position]
-        is_use = statement is not None and not isinstance(statement, tirx.AllocBuffer)
-        return is_use and depends_on(statement, [buffer])
+        if statement is None or isinstance(statement, tirx.AllocBuffer):
+            return False
+        address = statement.__chandle__()
+        if address not in self._known_uses:
+            self._known_uses[address] = statement, uses_in(statement)
+        return buffer.__chandle__() in self._known_uses[address][1]
 
     def _in_tiles(self, position: int, product: Product) -> list[int]:
         """Replace a product by tiles; return the positions of the copies that they do not read any more."""
@@ -220,9 +226,8 @@ class _Sequence:
 
     def _writes(self, position: int, buffer: Buffer) -> bool:
         buffers: list[Any] = []
-        statement = self.statements[position]
-        if statement is not None:
-            structural_walk(statement, (tirx.BufferStore, lambda node: buffers.append(node.buffer)))
+        if self._uses(position, buffer):
+            structural_walk(self.statements[position], (tirx.BufferStore, lambda node: buffers.append(node.buffer)))
         return any(buffer.same_as(stored) for stored in buffers)
 
     def _start(self, position: int, product: Product) -> int | None:
