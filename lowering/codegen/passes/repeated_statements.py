@@ -144,7 +144,7 @@ class _Parts:
         self.functions[name] = function = self._function(first)
         for statement in (first, *same):
             calls[statement.__chandle__()] = _call_of(name, _free(statement))
-            for inner in _candidates(statement, LOOPS):
+            for inner in _candidates(statement, LOOPS, least=1):
                 calls.setdefault(inner.__chandle__(), None)
         self.functions[name] = self.without_repeated(function)
 
