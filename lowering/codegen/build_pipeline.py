@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.lowering.codegen.passes import descending_indices
 from mlirtri.lowering.codegen.passes.arithmetic import (
     cast_index_bits,
     expand_wrapping,
@@ -47,6 +48,7 @@ def _build_pipeline():
     # Also before, because fusion and inlining repeat `let` variables, and TVM's simplifier refuses that.
     unique = tvm_names.tirx.transform.ConvertSSA()
     before = [unique, _pass("IndexBits", cast_index_bits), _pass("Predicates", select_predicates)]
+    before.append(_pass("AscendIndices", descending_indices.ascend))
     before += [_pass("MarkFunctions", vector_math.mark), _pass("MarkIntegers", mark_wrapping)]
     # Late: our operators are neither to be simplified nor fenced.
     after = [_pass("FenceProducts", fence_products), _pass("ExpandFunctions", vector_math.expand), unique]

@@ -5,6 +5,7 @@
 - `host_functions.py`: around TVM's passes: tensors of any alignment, small buffers on the stack, tasks of parallel
   loops.
 - `repeated_statements.py`: before them: statements that a function repeats, as functions that it calls.
+- `descending_indices.py`: before them: quotients and rests of descending indices by ascending ones.
 - `argument_checks.py`: after them: what a function checks of the tensors that it is given. `field_words.py`: their
   fields compared eight bytes at a time.
 - `source_locations.py`: before them: lines for the assembly; after them: `#line` in CUDA source.
