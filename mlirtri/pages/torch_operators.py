@@ -37,6 +37,7 @@ MEASUREMENTS = (
     Measurement("further samples of all operators in seven other dtypes, one in 33, `linalg`", 589, 4, 10),
     Measurement("two samples of all operators in ten dtypes, one in 20, `mlir`", 424, 1, 3),
     Measurement("two samples each in uint16, uint64 and complex32, half of them, `linalg`", 180, 3, 0),
+    Measurement("up to four samples each in int16, int32 and complex128, one in 12, `linalg`", 208, 1, 0),
 )
 
 OUTSIDE = (
