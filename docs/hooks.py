@@ -25,10 +25,13 @@ def on_post_build(config, **_) -> None:
 
 
 def write_trace(source: Path, page: Path) -> None:
-    """Write the trace of a file's program, or of its kernel, by all pipelines."""
+    """Write the trace of a file's program, or of its kernel, by all pipelines; raises `RuntimeError` if one refuses."""
     from mlirtri.lowering.pipelines import COMPARED_PIPELINES
     from mlirtri.measure.tracing import trace_of
     from mlirtri.trace.page import write_page
 
     what = runpy.run_path(str(source)).get("program", str(source))
-    write_page(trace_of(what, {}, COMPARED_PIPELINES, None, None), page)
+    trace = trace_of(what, {}, COMPARED_PIPELINES, None, None)
+    if refused := [f"{kernel.pipeline}: {kernel.failure}" for kernel in trace.kernels if kernel.failure]:
+        raise RuntimeError(f"{source}: {'; '.join(refused)}")
+    write_page(trace, page)

@@ -151,3 +151,24 @@ func.func @gathered(%a: tensor<4xf32>, %n: tensor<4xi64>) -> tensor<4xf32> {
   } -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// lift-cf-to-scf before inlining: a function with branches has one block where it is called.
+// CHECK-LABEL: func.func @caller
+// CHECK: scf.if
+// CHECK-NOT: call
+func.func @caller(%a: tensor<4xf32>, %flag: tensor<i1>) -> tensor<4xf32> {
+  %0 = call @callee(%a, %flag) : (tensor<4xf32>, tensor<i1>) -> tensor<4xf32>
+  %1 = arith.addf %0, %a : tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+func.func private @callee(%a: tensor<4xf32>, %flag: tensor<i1>) -> tensor<4xf32> {
+  %f = tensor.extract %flag[] : tensor<i1>
+  cf.cond_br %f, ^bb1, ^bb2
+^bb1:
+  %0 = arith.mulf %a, %a : tensor<4xf32>
+  return %0 : tensor<4xf32>
+^bb2:
+  return %a : tensor<4xf32>
+}
