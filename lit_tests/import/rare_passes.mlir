@@ -154,7 +154,7 @@ func.func @gathered(%a: tensor<4xf32>, %n: tensor<4xi64>) -> tensor<4xf32> {
 
 // -----
 
-// lift-cf-to-scf before inlining: a function with branches has one block where it is called.
+// inline: a function with branches between blocks is structured where it is called.
 // CHECK-LABEL: func.func @caller
 // CHECK: scf.if
 // CHECK-NOT: call

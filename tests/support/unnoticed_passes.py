@@ -41,6 +41,7 @@ UNNOTICED: dict[tuple[str, str, str], str] = {
     ("infer_sizes", "canonicalize", ""): _SIZES,
     ("infer_sizes", "cse", ""): _SIZES,
     ("infer_sizes", "resolve-ranked-shaped-type-result-dims", ""): _SIZES,
+    ("inline_entry", "lift-cf-to-scf", ""): "branches of inlined functions are lifted after inlining, too",
     ("inline_entry", "symbol-dce", "functions that were inlined everywhere are dead"): _LATER,
     ("linalg_to_fused", "canonicalize", ""): _ROUNDS,
     ("linalg_to_fused", "cse", ""): _ROUNDS,
