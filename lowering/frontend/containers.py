@@ -21,7 +21,7 @@ from mlirtri.errors import (
 )
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.operators import fold
-from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope, Unavailable
+from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope, Unavailable, latest
 from mlirtri.lowering.frontend.semantics.builder import describe
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, View, containers, replaced
 from mlirtri.lowering.frontend.semantics.merging import flat, same
@@ -163,14 +163,6 @@ def change(context: FunctionContext, owner: Any, elements: Any) -> None:
             help=f"copy it first: y = x.copy(), or {kind}(x)",
         )
     _replace(context.scope, owner.with_parts(elements) if isinstance(owner, List) else owner.with_items(elements))
-
-
-def latest(scope: Scope, value: Any) -> Any:
-    """Return a list or dict with the elements that it has now, if a name holds it; any other value as it is."""
-    if not isinstance(value, (List, Dict)):
-        return value
-    held = (part for other in scope.locals.values() for part in containers(other))
-    return next((part for part in held if part.identity is value.identity), value)
 
 
 def _replace(scope: Scope, new: List | Dict) -> None:

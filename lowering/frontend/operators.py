@@ -19,6 +19,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
+from mlirtri.lowering.frontend.scope import latest
 from mlirtri.lowering.frontend.semantics import merging
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, is_container
@@ -68,8 +69,8 @@ def fold(function: Callable[..., Any], *operands: Any) -> Any:
 @handles(ast.BinOp)
 def visit_bin_op(context: FunctionContext, node: ast.BinOp) -> Any:
     left, right = visit(context, node.left), visit(context, node.right)
-    # The right operand may have written the left one's memory.
-    return binary(context.b, node.op, current(context.b.tri, left), right)
+    # The right operand may have written the left one's memory, or changed a list.
+    return binary(context.b, node.op, current(context.b.tri, latest(context.scope, left)), right)
 
 
 def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
@@ -205,7 +206,7 @@ def visit_compare(context: FunctionContext, node: ast.Compare) -> Any:
     result: Any = True
     for sign, comparator in zip(node.ops, node.comparators, strict=True):
         right = visit(context, comparator)
-        compared = _compare(context.b, sign, current(context.b.tri, left), right)
+        compared = _compare(context.b, sign, current(context.b.tri, latest(context.scope, left)), right)
         result = compared if result is True else _conjunction(context.b, result, compared)
         if not isinstance(result, TriValue) and not result:
             return result

@@ -21,7 +21,7 @@ from mlirtri.errors import KernelError, KernelTypeError, KernelUnboundError, Unk
 from mlirtri.lowering.core.interface import Capture, Origin, parts_of
 from mlirtri.lowering.frontend.indexing import element
 from mlirtri.lowering.frontend.semantics.builder import Language
-from mlirtri.lowering.frontend.semantics.container_values import is_container
+from mlirtri.lowering.frontend.semantics.container_values import Dict, List, containers, is_container
 from mlirtri.lowering.frontend.semantics.merging import MaybeBound
 from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS, INSTEAD_OF_OTHER_BUILTINS
@@ -144,6 +144,14 @@ class Scope:
         namespace = self.function.__globals__
         if name in namespace:
             yield namespace[name], lambda: namespace[name], "global"
+
+
+def latest(scope: Scope, value: Any) -> Any:
+    """Return a list or dict with the elements that it has now, if a name holds it; any other value as it is."""
+    if not isinstance(value, (List, Dict)):
+        return value
+    held = (part for other in scope.locals.values() for part in containers(other))
+    return next((part for part in held if part.identity is value.identity), value)
 
 
 def check_constant(value: Any, label: str) -> None:

@@ -112,3 +112,21 @@ def other_nesting_after_an_iteration(a, n):
 def test_tuples_of_as_many_values_in_another_nesting_are_no_one_value(function):
     with pytest.raises(KernelTypeError, match="tuple of a tuple of"):
         mt.jit(function)(np.float32(2), np.int32(1))
+
+
+def test_a_right_operand_may_change_the_left_one():
+    def grown(numbers):
+        numbers.append(5)
+        return [7]
+
+    def kernel(x):
+        first, second, table = [1, 2], [1], {"a": 1}
+
+        def entered():
+            table["b"] = 2
+            return {"c": 3}
+
+        joined, merged = first + grown(first), table | entered()
+        return x + joined[2] + 10 * len(joined) + 100 * len(merged) + 1000 * (second == grown(second))
+
+    np.testing.assert_array_equal(mt.jit(kernel, pipeline="mlir")(np.zeros(1)), kernel(np.zeros(1)))
