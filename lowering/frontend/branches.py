@@ -216,9 +216,9 @@ class _Merge:
         for name, value in merged.items():
             if isinstance(value, _Pending):
                 leaves = [merging.unpacked(b, leaf, values) for leaf in value.kinds]
-                arms = [arm.names[name] for arm in self.arms]
+                one, other = (arm.names[name] for arm in self.arms)
                 value = merging.rebuilt(value.structure, iter(leaves))
-                value = with_memory(merging.joined(value, *arms, self._is_shared(name)))
+                value = with_memory(merging.joined(value, one, other, self._is_shared(name)))
                 _freeze(value, name, self.arms, self.serial, self.context.entry_serial)
             self.context.scope.locals[name] = value
 

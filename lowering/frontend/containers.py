@@ -7,7 +7,7 @@ in a called function, to the names of the caller when it ends.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,7 @@ def _position(index: Any) -> Any:
     return index
 
 
-def _missing_key(owner: dict[Any, Any], key: Any) -> KernelKeyError:
+def _missing_key(owner: Iterable[Any], key: Any) -> KernelKeyError:
     shown = ", ".join(map(repr, owner)) or "none"
     return KernelKeyError(f"the dict has no key {key!r}", help=f"its keys are {shown}")
 

@@ -36,7 +36,7 @@ from mlirtri.lowering.frontend.operators import condition
 from mlirtri.lowering.frontend.scope import FailedAssignment
 from mlirtri.lowering.frontend.semantics.builder import Language
 from mlirtri.lowering.frontend.semantics.index_checks import counted, finish
-from mlirtri.lowering.frontend.semantics.merging import Kind, described, same
+from mlirtri.lowering.frontend.semantics.merging import Kind, Known, described, same
 from mlirtri.lowering.frontend.semantics.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.statements import assign
 from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
@@ -210,7 +210,7 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
     plan = context.plans.setdefault(node, LoopPlan())
     memory = context.b.memory
     outer_names, errors, serial = dict(context.scope.locals), len(context.errors), memory.serial
-    kinds: dict[str, list[Kind]] = {}
+    kinds: dict[str, list[Kind | Known]] = {}
     for _ in range(ATTEMPTS):
         kinds = dict(plan.kinds)
         with memory.watched() as journal:
@@ -229,7 +229,9 @@ def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable
     raise _still_changing(kinds, plan.kinds, context.span(node))
 
 
-def _still_changing(before: dict[str, list[Kind]], after: dict[str, list[Kind]], span: Span) -> KernelTypeError:
+def _still_changing(
+    before: dict[str, list[Kind | Known]], after: dict[str, list[Kind | Known]], span: Span
+) -> KernelTypeError:
     """Return the error of a loop whose iterations give other types each time."""
     changes = [
         f"the loop-carried value {name!r} is {described(old)} before an iteration and {described(new)} after it"

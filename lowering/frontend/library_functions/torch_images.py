@@ -190,10 +190,10 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     if mode == "nearest":
         return _pixels(input, [np.round(place) for place in places])
     firsts = [np.floor(place) for place in places]
-    total = 0.0
+    total: Any = 0.0
     for corner in range(2**count):
         steps = [corner >> axis & 1 for axis in range(count)]
-        weight = 1.0
+        weight: Any = 1.0
         for axis in range(count):
             beyond = places[axis] - firsts[axis]
             weight = weight * (beyond if steps[axis] else 1 - beyond)
@@ -218,7 +218,9 @@ def _source(position, size, padding_mode, align_corners):
 
 def _pixels(input, places):
     """Return the elements of all channels at these places of each image, and 0 outside."""
-    sizes, flat, is_inside = input.shape[2:], 0, True
+    sizes = input.shape[2:]
+    flat: Any = 0
+    is_inside: Any = True
     for axis in range(len(places)):
         is_in = (places[axis] >= 0) & (places[axis] < sizes[axis])
         flat = flat * sizes[axis] + np.where(is_in, places[axis], 0.0).astype(np.int64)
