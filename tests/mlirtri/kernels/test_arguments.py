@@ -113,6 +113,7 @@ def test_wrong_annotations_have_a_place(first, kind, message, tmp_path):
     module = runpy.run_path(str(path))
     with pytest.raises(KernelError) as caught:
         module["make"]().compile(mt.Tensor((8,), mt.float32))
-    assert str(caught.value).splitlines()[0] == f"{path}:7:12: error: {message}"
     # Before Python 3.11 only postponed annotations have columns.
-    assert f"           {'^'.ljust(len(kind), '~')}\n" in str(caught.value) or sys.version_info < (3, 11)
+    has_columns = bool(first) or sys.version_info >= (3, 11)
+    assert str(caught.value).splitlines()[0] == f"{path}:7:{12 if has_columns else 1}: error: {message}"
+    assert f"           {'^'.ljust(len(kind), '~')}\n" in str(caught.value) or not has_columns
