@@ -77,6 +77,9 @@ REWRITES = {
     "hoist-invariants": OwnPass(
         "mlirtri.lowering.fusion.hoist_invariants", "rewrite", "what no iteration of a loop changes is before it"
     ),
+    "cancel-reshapes": OwnPass(
+        "mlirtri.lowering.fusion.cancel_reshapes", "rewrite", "reshapes of run-time sizes that undo each other go"
+    ),
     "spread-reshapes": OwnPass(
         "mlirtri.lowering.fusion.spread_reshapes", "rewrite", "reshapes that are undone after several readers move"
     ),
