@@ -15,9 +15,9 @@ def transposed(a: mt.Tensor[[N, M], mt.float32], out: mt.Tensor[[M, N], mt.float
 
 # GPU: mlirtri.sizes = array<i64: 0, 0, 0, 1, 1, 0, 1, 1>
 # GPU-LABEL: func.func @transposed
-# GPU-SAME: %a: memref<?xf32, {{.*}}%out: memref<?xf32, {{.*}}%arg2: index, %arg3: index
+# GPU-SAME: %a: memref<?xf32>, %out: memref<?xf32> {{.*}}%arg2: index, %arg3: index
 # GPU: gpu.launch_func @transposed_kernel::@transposed_kernel
-# GPU-SAME: args(%arg3 : index, %arg2 : index, %a : memref<?xf32
+# GPU-SAME: args(%arg3 : index, %arg2 : index, %a : memref<?xf32>
 # GPU: gpu.func @transposed_kernel(%[[COLUMNS:arg0]]: index, %{{.*}}: memref<?xf32
 # GPU: %[[COLUMN:.*]] = arith.addi %thread_id_x
 # GPU: %[[ROW:.*]] = arith.muli %block_id_y, %[[COLUMNS]]
