@@ -354,12 +354,6 @@ def _scaled(z: Tensor, factor: float) -> Tensor:
     return torch.complex(z.real * factor, z.imag * factor)
 
 
-@decomposes_complex(aten.ldexp.Tensor)
-def ldexp(z: Tensor, exponent: Tensor) -> Tensor:
-    """Return the product with a power of 2, as eager computes it."""
-    return z * torch.pow(2.0, exponent)
-
-
 @decomposes_complex(aten.logaddexp.default)
 def logaddexp(z: Tensor, other: Tensor) -> Tensor:
     """Return ``log(exp(z) + exp(other))``, with the exponential of the difference to the one of larger real part."""
@@ -385,6 +379,7 @@ def _parts(z: Tensor) -> tuple[Tensor, Tensor]:
 
 decomposes_complex(aten.rsqrt.default)(lambda z: reciprocal(sqrt(z)))
 decomposes_complex(aten.square.default)(lambda z: z * z)
+decomposes_complex(aten.ldexp.Tensor)(lambda z, exponent: z * torch.pow(2.0, exponent))
 decomposes_complex(aten.log2.default)(lambda z: _scaled(log(z), 1 / math.log(2)))
 decomposes_complex(aten.log10.default)(lambda z: _scaled(log(z), 1 / math.log(10)))
 decomposes_complex(aten.exp2.default)(lambda z: exp(_scaled(z, math.log(2))))
