@@ -160,6 +160,27 @@ def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Itera
     return returned.value if returned else None
 
 
+_DEEP_CALLS = 50
+"""Calls from which on it is the inlining that takes Python's frames, and not an expression of one statement."""
+
+
+def _out_of_frames(context: FunctionContext, statement: ast.stmt) -> NestedTooDeeplyError:
+    """Return the error of a statement at which Python has no frame left.
+
+    The number of frames is not ours alone: while a tool evaluates each frame by a function of its own (PEP 523, as
+    `torch.compile` does), CPython 3.12 and 3.13 allow only about ten thousand of them whatever the limit is.
+    """
+    if context.depth < _DEEP_CALLS:
+        return NestedTooDeeplyError(
+            "an expression of this statement is nested too deeply", context.span(statement),
+            help="give parts of it names, in other statements",
+        )  # fmt: skip
+    return NestedTooDeeplyError(
+        f"calls are inlined {context.depth} calls deep here, and Python has no room for more", context.span(statement),
+        help="end the recursion with an `if` on a value known at compile time, or write a loop",
+    )  # fmt: skip
+
+
 def visit_block(context: FunctionContext, body: list[ast.stmt]) -> Returned | None:
     """Visit statements up to a return. An error of a statement is recorded, and names it assigns are marked as failed.
 
@@ -172,10 +193,7 @@ def visit_block(context: FunctionContext, body: list[ast.stmt]) -> Returned | No
         except NestedTooDeeplyError:
             raise
         except RecursionError:
-            raise NestedTooDeeplyError(
-                "an expression of this statement is nested too deeply", context.span(statement),
-                help="give parts of it names, in other statements",
-            ) from None  # fmt: skip
+            raise _out_of_frames(context, statement) from None
         except (KernelError, FailedAssignment) as error:
             if isinstance(error, KernelError):
                 context.errors.append(error)

@@ -241,8 +241,19 @@ def test_unbounded_recursion_is_refused(tmp_path):
     specification = importlib.util.spec_from_file_location("recursive", file)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    with pytest.raises(errors.KernelValueError, match="more than 500 calls deep"):
+    with pytest.raises(errors.KernelValueError, match=r"more than 500 calls deep|inlined \d+ calls deep here"):
         mt.jit(module.again)(X)
+
+
+def test_calls_that_use_up_the_frames_of_python_are_told_from_deep_expressions(monkeypatch):
+    monkeypatch.setattr("mlirtri.lowering.frontend.inlining.FRAMES_OF_CALL", 0)
+
+    def again(x):
+        return again(x)
+
+    with pytest.raises(errors.KernelValueError, match=r"(?s)inlined \d+ calls deep here.*end the recursion") as caught:
+        mt.jit(again, inline_depth=10_000)(X)
+    assert caught.value.span.line == again.__code__.co_firstlineno + 1
 
 
 def test_a_loop_whose_types_change_in_each_iteration_says_which():
