@@ -111,8 +111,7 @@ def _verifier(op: Op) -> Callable[[ir.OpView], bool]:
                 return False
         try:
             expected = op.infer(
-                [type_of(operand.type) for operand in self.operation.operands],
-                attributes.from_mlir(op, self.operation),
+                [type_of(operand.type) for operand in self.operation.operands], attributes.from_mlir(op, self.operation)
             )
             actual = type_of(self.operation.results[0].type)
         except KernelError as error:

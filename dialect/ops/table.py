@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from mlirtri.dialect.base.registry import Registry
-from mlirtri.dialect.ops import (
-    arrays,
-    contractions,
-    elementwise,
-    indexing,
-    normalizations,
-    reductions,
-    shapes,
-    windows,
-)
+from mlirtri.dialect.ops import arrays, contractions, elementwise, indexing, normalizations, reductions, shapes, windows
 from mlirtri.dialect.ops.op import Op
 
 TABLE: Registry[str, Op] = Registry("op")

@@ -28,8 +28,7 @@ def torch_plan(op: str, operands: Sequence[Operand]) -> Plan:
         refuse("torch", op, operands)
     if op in ("matmul", "dot") and len({x.dtype for x in operands}) > 1:
         raise KernelTypeError(
-            f"torch's {op} takes operands of one dtype, not {listed(operands)}",
-            help="cast one of them with .to(dtype)",
+            f"torch's {op} takes operands of one dtype, not {listed(operands)}", help="cast one of them with .to(dtype)"
         )
     common = torch_common_dtype(op, operands[1:] if op == "where" else operands)
     if (letter := row(TORCH_ROWS, op, common)) == "-":

@@ -21,23 +21,11 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
-from mlirtri.errors import (
-    CompilerBugError,
-    KernelError,
-    KernelTypeError,
-    NestedTooDeeplyError,
-    UnknownNameError,
-    offer,
-)
+from mlirtri.errors import CompilerBugError, KernelError, KernelTypeError, NestedTooDeeplyError, UnknownNameError, offer
 from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.external.objects import External, relax_function_of
 from mlirtri.lowering.frontend.atomics import atomic_call, atomic_name
-from mlirtri.lowering.frontend.containers import (
-    ContainerMethod,
-    call_container_method,
-    dict_of,
-    keyword_arguments,
-)
+from mlirtri.lowering.frontend.containers import ContainerMethod, call_container_method, dict_of, keyword_arguments
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing import rows

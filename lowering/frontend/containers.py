@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import (
-    KernelIndexError,
-    KernelKeyError,
-    KernelTypeError,
-    KernelValueError,
-    UnsupportedSyntaxError,
-)
+from mlirtri.errors import KernelIndexError, KernelKeyError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.operators import fold
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope, Unavailable, latest

@@ -16,7 +16,6 @@ VALUE, RETURNED = ".value", ".returned"
 """The names of the value of a `return` inside a loop, and of the flag that it was reached."""
 CHOSEN = ".chosen"
 """The name of the value of a conditional expression."""
-Loop = ast.For | ast.While
 
 
 def structured(body: Sequence[ast.stmt], read_after: Iterable[str] = ()) -> list[ast.stmt]:

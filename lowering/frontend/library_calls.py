@@ -134,11 +134,7 @@ def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], 
 
 def tensor_attribute(b: Language, tensor: TriValue, name: str) -> Any:
     """Return ``tensor.name``: a property of its type, an attribute or a `Method`; raises `UnknownNameError`."""
-    facts = {
-        "shape": tuple(map(b.number_of, tensor.type.shape)),
-        "dtype": tensor.type.dtype,
-        "ndim": tensor.type.rank,
-    }
+    facts = {"shape": tuple(map(b.number_of, tensor.type.shape)), "dtype": tensor.type.dtype, "ndim": tensor.type.rank}
     if b.semantics == "numpy":
         # torch's x.size is a method, and its x.device no text.
         facts |= {"size": _element_count(b, tensor), "itemsize": tensor.type.dtype.bytes, "device": "cpu"}

@@ -23,13 +23,7 @@ from mlirtri.lowering.frontend.scope import latest
 from mlirtri.lowering.frontend.semantics import merging
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, is_container
-from mlirtri.lowering.frontend.semantics.storage import (
-    as_new_array,
-    current,
-    has_memory,
-    is_array,
-    with_rank_0_memory,
-)
+from mlirtri.lowering.frontend.semantics.storage import as_new_array, current, has_memory, is_array, with_rank_0_memory
 
 BINARY = {
     ast.Add: ("add", operator.add), ast.Sub: ("subtract", operator.sub), ast.Mult: ("multiply", operator.mul),

@@ -98,9 +98,7 @@ def result_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
 
 
 def set_signature(
-    function: func.FuncOp,
-    arguments: Sequence[dict[str, ir.Attribute]],
-    results: Sequence[dict[str, ir.Attribute]],
+    function: func.FuncOp, arguments: Sequence[dict[str, ir.Attribute]], results: Sequence[dict[str, ir.Attribute]]
 ) -> None:
     """Set the function's type to that of its body, with these attributes."""
     block = function.regions[0].blocks[0]

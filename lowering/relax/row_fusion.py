@@ -286,8 +286,7 @@ class _Search:
 
     def merged(self, group: Group) -> Merged:
         return merged(
-            [self.launches[index] for index in self._with_positions(group)],
-            lambda result: self._is_seen(result, group),
+            [self.launches[index] for index in self._with_positions(group)], lambda result: self._is_seen(result, group)
         )
 
     def _is_seen(self, result: Any, group: Group) -> bool:

@@ -29,14 +29,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     Schedule,
 )
-from mlirtri.lowering.toolchain.tvm_passes import (
-    Pass,
-    locations_of,
-    prim_funcs,
-    run_passes,
-    short_message,
-    source_span,
-)
+from mlirtri.lowering.toolchain.tvm_passes import Pass, locations_of, prim_funcs, run_passes, short_message, source_span
 
 NAME = "global_symbol"
 Rule = Callable[[PrimFunc, Target], "Schedule | None"]

@@ -10,13 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.tir.statements import loads_in
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Stmt,
-    TensorLoad,
-    structural_equal,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, structural_equal, tirx
 
 TWICE_AS_WIDE = {"int32": "int64", "int64": "int128"}
 """Integer dtypes that TVM assumes never overflow, and the dtype that holds every sum and product of two such values."""

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Stmt,
-    TensorLoad,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, tirx
 
 
 @dataclass(frozen=True)

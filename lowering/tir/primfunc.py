@@ -138,12 +138,5 @@ def _block(name: str, iterators: list, content: Statements, buffers: list, annot
     bare = SBlock(iterators, [], [], name, content.body, content.init)
     reads, writes = read_write_region(bare, {buffer: buffer for buffer in buffers})[:2]
     return SBlock(
-        iterators,
-        reads,
-        writes,
-        name,
-        content.body,
-        content.init,
-        list(content.scratch),
-        annotations=annotations,
+        iterators, reads, writes, name, content.body, content.init, list(content.scratch), annotations=annotations
     )

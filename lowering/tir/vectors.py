@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Stmt,
-    ir,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, ir, structural_map, tirx
 
 PARTS = 2
 """Elements of memory that a complex number takes: its real and its imaginary part, side by side."""

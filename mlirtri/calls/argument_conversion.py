@@ -67,8 +67,7 @@ class ArgumentConversion:
             tensor = self.moved(value, tensor)
         if tensor.layout is not torch.strided:
             raise KernelTypeError(
-                f"{self.name}(): {self.parameter.name!r} has layout {tensor.layout}",
-                help="pass tensor.to_dense()",
+                f"{self.name}(): {self.parameter.name!r} has layout {tensor.layout}", help="pass tensor.to_dense()"
             )
         tensor = self.settled(tensor)
         return tensor if self.view is None else self.view(tensor)

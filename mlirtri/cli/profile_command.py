@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mlirtri.cli.options import (
-    Arguments,
-    arguments_option,
-    by_name,
-    pipeline_option,
-    schedule_option,
-    target_option,
-)
+from mlirtri.cli.options import Arguments, arguments_option, by_name, pipeline_option, schedule_option, target_option
 from mlirtri.cli.terminal import show, waiting
 
 _ORDERS = ("time", "bytes", "flops", "roofline", "launch")

@@ -65,9 +65,7 @@ def _relax_type(type_: Any, name: str, path: Path) -> TensorType:
         return TensorType(tuple(sizes), as_dtype(str(type_.dtype)))
     except (AttributeError, TypeError, KernelError):
         raise ParseError(
-            f"{name!r} takes or returns a {type_}",
-            Span(str(path), 1, 1),
-            help="kernels take and return ranked tensors",
+            f"{name!r} takes or returns a {type_}", Span(str(path), 1, 1), help="kernels take and return ranked tensors"
         ) from None
 
 

@@ -48,8 +48,7 @@ def resolved(options: Options) -> tuple[Target, str, Any]:
     """Return target, schedule and pipeline with settings and defaults filled in; raises `UnknownOptionError`."""
     if options.semantics not in (None, *SEMANTICS):
         raise UnknownOptionError(
-            f"unknown semantics {options.semantics!r}",
-            help=f"use one of {', '.join(SEMANTICS)}, or None",
+            f"unknown semantics {options.semantics!r}", help=f"use one of {', '.join(SEMANTICS)}, or None"
         )
     target = as_target(options.target if options.target is not None else settings.get("MLIRTRI_TARGET"))
     schedule = checked_schedule(options.schedule if options.schedule is not None else "default")

@@ -185,10 +185,7 @@ def _constant_facts(parameter: ConstantParameter, annotation: Any) -> list[Fact]
         advice = f"leave the annotation of {parameter.name} out: a {annotation.__name__} is decided at run time"
     elif callable(value):
         advice = "pass the same function each time: a new one is compiled anew"
-    return [
-        Fact(parameter.name, "class", type(value).__name__),
-        Fact(parameter.name, "value", _shown(value), advice),
-    ]
+    return [Fact(parameter.name, "class", type(value).__name__), Fact(parameter.name, "value", _shown(value), advice)]
 
 
 def _tensor_facts(parameter: TensorParameter) -> list[Fact]:

@@ -22,15 +22,7 @@ from mlirtri.errors import (
     UnsupportedSyntaxError,
     span_of_definition,
 )
-from mlirtri.language.arguments import (
-    COMPILE_TIME,
-    NUMBERS,
-    RUN_TIME,
-    is_array,
-    is_torch,
-    parameter_of,
-    semantics_of,
-)
+from mlirtri.language.arguments import COMPILE_TIME, NUMBERS, RUN_TIME, is_array, is_torch, parameter_of, semantics_of
 from mlirtri.language.dimensions import Dyn, substituted, unified
 from mlirtri.language.names import Tensor, ptr
 from mlirtri.lowering.core.interface import Specialization, TensorParameter, bound_arguments

@@ -48,10 +48,7 @@ class Column:
 
 
 def columns_of(
-    pipelines: Sequence[Any],
-    targets: Several,
-    schedules: Several,
-    variants: Mapping[str, Mapping[str, Any]] | None,
+    pipelines: Sequence[Any], targets: Several, schedules: Several, variants: Mapping[str, Mapping[str, Any]] | None
 ) -> tuple[Column, ...]:
     """Return each combination once; its name has the pipeline, and what else the comparison has several of.
 

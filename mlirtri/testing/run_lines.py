@@ -101,10 +101,7 @@ def read_test(file: Path) -> LitTest:
             lines.append(RunLine(number, text))
     if not directives["RUN"]:
         line = "# RUN: mlirtri emit %s" if file.suffix == ".py" else "// RUN: mlirtri-opt %s"
-        raise SourceNotAvailableError(
-            f"{file} has no RUN line",
-            help=f"write {line} | FileCheck %s",
-        )
+        raise SourceNotAvailableError(f"{file} has no RUN line", help=f"write {line} | FileCheck %s")
     requires, unsupported, expected = (_conditions(directives[name]) for name in ("REQUIRES", "UNSUPPORTED", "XFAIL"))
     # A star is lit's way to say: everywhere.
     expected = tuple("true" if condition == "*" else condition for condition in expected)

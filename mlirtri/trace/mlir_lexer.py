@@ -40,5 +40,5 @@ class MlirLexer(RegexLexer):
             (r"[A-Za-z_][\w$]*", Name),
             (r"\s+", Text),
             (r".", Text),
-        ],
+        ]
     }

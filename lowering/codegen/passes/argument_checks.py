@@ -14,16 +14,7 @@ from typing import Any
 from mlirtri.errors import CodegenError
 from mlirtri.lowering.codegen.passes.field_words import field_of, joined, word
 from mlirtri.lowering.tir.statements import sequence
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    PrimFunc,
-    Stmt,
-    TensorLoad,
-    address_of,
-    ir,
-    structural_walk,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, PrimFunc, Stmt, TensorLoad, address_of, ir, structural_walk, tirx
 
 _SCOPE = "compute_scope"
 """Attribute of the statement after the argument checks."""

@@ -16,15 +16,7 @@ from typing import Any
 
 from mlirtri.errors import Span
 from mlirtri.lowering.tir.statements import nodes_in
-from mlirtri.lowering.toolchain.tvm_names import (
-    LOCATION,
-    PrimFunc,
-    SBlock,
-    Stmt,
-    ir,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import LOCATION, PrimFunc, SBlock, Stmt, ir, structural_map, tirx
 from mlirtri.lowering.toolchain.tvm_passes import source_span, span_of
 
 _NO_FILE = "IRModule.CodeGenLLVM"

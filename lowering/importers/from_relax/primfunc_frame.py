@@ -30,8 +30,7 @@ class Frame:
         """Bind the variables in a buffer's shape to these sizes."""
         if len(buffer.strides or ()):
             raise UnsupportedOperationError(
-                f"the buffer {buffer.name} has strides",
-                help="tensors of linalg are contiguous: leave the strides out",
+                f"the buffer {buffer.name} has strides", help="tensors of linalg are contiguous: leave the strides out"
             )
         for size, given_size in zip(buffer.shape, sizes, strict=True):
             if isinstance(size, tirx.Var) and size not in self.scalars.indices:

@@ -18,13 +18,7 @@ from mlirtri.lowering.core.cpu import PARALLEL_MULTIPLICATIONS, cpu_flags, simd_
 from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
 from mlirtri.lowering.mlir.linalg_builder import dimensions, maps_of, plain_accesses
 from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
-from mlirtri.lowering.mlir_backend.llvm.contraction_tiling import (
-    WIDENING,
-    Contraction,
-    contraction,
-    parts,
-    widths,
-)
+from mlirtri.lowering.mlir_backend.llvm.contraction_tiling import WIDENING, Contraction, contraction, parts, widths
 from mlirtri.lowering.mlir_backend.llvm.vector_transposes import Indices, moved
 
 _PRODUCTS = {

@@ -29,15 +29,7 @@ from mlirtri.lowering.schedule.imperative.interchange import Ranges, marked, wit
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Stmt,
-    TensorLoad,
-    structural_equal,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, structural_equal, structural_map, tirx
 
 
 def with_atomics(statement: Stmt, around: Ranges = (), in_block: bool = False) -> Any:

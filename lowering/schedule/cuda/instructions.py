@@ -9,11 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, tirx
 
 FIRST_ARCHITECTURE = 80
 """The first `sm_` number with asynchronous copies and fragments of bf16."""

@@ -24,15 +24,7 @@ from mlirtri.lowering.schedule.imperative.interchange import with_parts
 from mlirtri.lowering.schedule.imperative.perfect_nests import Nest, nest_of
 from mlirtri.lowering.tir.statements import depends_on, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Node,
-    Stmt,
-    TensorLoad,
-    structural_map,
-    structural_walk,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Node, Stmt, TensorLoad, structural_map, structural_walk, tirx
 
 
 def with_separate_buffers(statement: Stmt) -> Any:

@@ -10,20 +10,13 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
-from mlirtri.lowering.schedule.cuda.instructions import (
-    FIRST_ARCHITECTURE,
-    MULTIPLICATIONS,
-)
+from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
 from mlirtri.lowering.schedule.cuda.operands import narrow
 from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import nodes_in
-from mlirtri.lowering.toolchain.tvm_names import (
-    PrimFunc,
-    SBlock,
-    Schedule,
-)
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule
 
 TILES = (
     BlockTile(128, 128, 2, 2),

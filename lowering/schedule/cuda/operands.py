@@ -18,14 +18,7 @@ from mlirtri.lowering.tir.linear_forms import Linear, linear
 from mlirtri.lowering.tir.linear_forms import variable as of_variable
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced, sized, zero_of
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Node,
-    TensorLoad,
-    Var,
-    ir,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Node, TensorLoad, Var, ir, tirx
 
 PADDING = 16
 """Padding bytes between lines of a tile, so that eight lines are in different banks."""

@@ -19,14 +19,7 @@ from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements, with
 from mlirtri.lowering.schedule.imperative.carried_sums import Sum, sums_of
 from mlirtri.lowering.schedule.imperative.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.statements import buffer_like, index, nodes_in, plus, sequence, substituted
-from mlirtri.lowering.toolchain.tvm_names import (
-    INDEPENDENT,
-    Expr,
-    Stmt,
-    Var,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Expr, Stmt, Var, structural_map, tirx
 
 THREADS = 128
 """Threads of a row."""

@@ -23,13 +23,7 @@ from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
 from mlirtri.lowering.tir.primfunc import with_statements
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.vectors import loaded, stored
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    IRModule,
-    PrimFunc,
-    Schedule,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, IRModule, PrimFunc, Schedule, tirx
 
 MAX_ROW_BYTES = 88 * 1024
 """Shared memory for rows with a given number of rows per block: devices since sm_80 allow as much on request."""

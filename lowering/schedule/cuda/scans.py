@@ -24,14 +24,7 @@ from mlirtri.lowering.tir.reducers import Reducer
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.tir.vectors import loaded, stored
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    IRModule,
-    PrimFunc,
-    Schedule,
-    structural_equal,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, IRModule, PrimFunc, Schedule, structural_equal, tirx
 
 ELEMENTS = 4
 """Contiguous elements per thread."""

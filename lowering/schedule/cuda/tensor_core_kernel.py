@@ -36,16 +36,7 @@ from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.statements import index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, replaced, sized, zero_of
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Node,
-    Stmt,
-    TensorLoad,
-    ir,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, TensorLoad, ir, structural_map, tirx
 
 GROUP_ROWS = 8
 """Rows of tiles in a group. Blocks are numbered group by group, and within a group column by column:

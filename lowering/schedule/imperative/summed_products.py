@@ -17,15 +17,7 @@ from typing import Any
 from mlirtri.lowering.schedule.imperative.perfect_nests import Nest, is_copy, is_zero, nest_of
 from mlirtri.lowering.tir.statements import depends_on, index, is_load, loads_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Node,
-    Stmt,
-    TensorLoad,
-    structural_equal,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Node, Stmt, TensorLoad, structural_equal, structural_map, tirx
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,7 @@ from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, 
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.statements import depends_on, nodes_in
-from mlirtri.lowering.toolchain.tvm_names import (
-    Node,
-    TensorLoad,
-    ir,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Node, TensorLoad, ir, tirx
 
 EXPENSIVE = 100
 """Cost of a function such as `exp`, in plain operations."""

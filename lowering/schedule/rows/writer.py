@@ -14,13 +14,7 @@ from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.tir.vectors import loaded, stored
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Node,
-    TensorLoad,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Node, TensorLoad, structural_map, tirx
 
 Point = dict[Any, Any]
 """By variable its value; by scratch buffer of a nest the `Element` that stands for it."""

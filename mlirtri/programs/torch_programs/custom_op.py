@@ -37,12 +37,7 @@ _TYPES = {bool: "bool", int: "int", float: "float", complex: "complex", str: "st
 
 @public
 def torch_op(
-    name: str,
-    kernel: Any = None,
-    *,
-    backward: Any = None,
-    writes: Sequence[str] = (),
-    results: int | None = None,
+    name: str, kernel: Any = None, *, backward: Any = None, writes: Sequence[str] = (), results: int | None = None
 ) -> Any:
     """Register a kernel as the operator `name`, ``"namespace::name"``, and return it; without `kernel`, a decorator.
 

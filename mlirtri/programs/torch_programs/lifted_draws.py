@@ -74,9 +74,7 @@ def _draw(node: Node, positions: dict[str, int]) -> Draw:
                     {name: _term(value, positions) for name, value in options.items()})  # fmt: skip
     except ValueError as problem:
         raise UnsupportedOperationError(
-            f"the shape of random numbers is {problem}",
-            span_of_node(node),
-            help=_OUTSIDE,
+            f"the shape of random numbers is {problem}", span_of_node(node), help=_OUTSIDE
         ) from None
 
 

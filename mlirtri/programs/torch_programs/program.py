@@ -20,12 +20,7 @@ from torch.utils import _pytree as pytree
 
 from mlirtri.compiler.compile_lock import COLLECTIONS
 from mlirtri.compiler.records import COMPILING
-from mlirtri.errors import (
-    ArgumentMismatchError,
-    KernelError,
-    KernelTypeError,
-    UnsupportedOperationError,
-)
+from mlirtri.errors import ArgumentMismatchError, KernelError, KernelTypeError, UnsupportedOperationError
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.decomposed_programs import decomposed

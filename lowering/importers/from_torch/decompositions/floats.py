@@ -60,12 +60,7 @@ def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -
 
 @decomposes(aten.rrelu_with_noise_functional.default)
 def rrelu(
-    x: Tensor,
-    noise: Tensor,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-    _: Any = None,
+    x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, _: Any = None
 ) -> Results:
     """Return the leaky ReLU with the mean slope; random slopes (`training`) are left to be refused."""
     if training:

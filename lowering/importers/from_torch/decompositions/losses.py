@@ -37,13 +37,7 @@ def chunked(
 
 
 def unreduced(
-    x: Tensor,
-    matrix: Tensor,
-    target: Tensor,
-    bias: Tensor | None,
-    weight: Tensor | None,
-    ignored: int,
-    *_settings: Any,
+    x: Tensor, matrix: Tensor, target: Tensor, bias: Tensor | None, weight: Tensor | None, ignored: int, *_settings: Any
 ) -> Tensor:
     """Return the loss of each row."""
     return _loss(x, matrix, target, bias, weight, ignored, 0.0, "none")

@@ -152,8 +152,5 @@ for _operator in (aten.cumsum.default, aten.cumprod.default):
     decomposes(_operator)(cumulative(_operator))
 decomposes(aten.prod.default)(converted(aten.prod.default, torch.all))
 decomposes(aten.prod.dim_int)(converted(aten.prod.dim_int, aten.all.dim))
-for _operator in (
-    aten.mean.default,
-    aten._adaptive_avg_pool3d.default,
-):
+for _operator in (aten.mean.default, aten._adaptive_avg_pool3d.default):
     decomposes(_operator)(in_float32(_operator))

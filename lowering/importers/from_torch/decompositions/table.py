@@ -47,11 +47,7 @@ from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401
     unsigned_tensors,
     views,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.images import (  # noqa: F401 - they register their rules
-    grid_samples,
-    pools,
-    resampling,
-)
+from mlirtri.lowering.importers.from_torch.decompositions.images import grid_samples, pools, resampling  # noqa: F401 - they register their rules
 from mlirtri.lowering.importers.from_torch.decompositions.losses import losses_in_chunks
 from mlirtri.lowering.importers.from_torch.decompositions.matrices import (  # noqa: F401 - they register their rules
     fourier,

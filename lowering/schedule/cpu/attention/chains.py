@@ -14,15 +14,7 @@ from mlirtri.lowering.tir.contraction import Values, size_of
 from mlirtri.lowering.tir.product_recognition import Product, find_product
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Node,
-    PrimFunc,
-    TensorLoad,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, PrimFunc, TensorLoad, structural_map, tirx
 
 
 @dataclass(frozen=True)

@@ -30,14 +30,7 @@ from mlirtri.lowering.tir.statements import (
     substituted,
 )
 from mlirtri.lowering.tir.vectors import fetch
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Node,
-    Stmt,
-    TensorLoad,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Node, Stmt, TensorLoad, structural_map, tirx
 
 CHUNK = 1024
 """Iterations whose indices are tested together: they stay in L1."""

@@ -36,16 +36,7 @@ from mlirtri.lowering.tir.statements import (
     with_body,
 )
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Node,
-    Stmt,
-    Var,
-    structural_equal,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, Var, structural_equal, structural_map, tirx
 
 _ZERO = index(0)
 

@@ -29,15 +29,7 @@ from mlirtri.lowering.tir.statements import (
     substituted,
     with_body,
 )
-from mlirtri.lowering.toolchain.tvm_names import (
-    INDEPENDENT,
-    Analyzer,
-    Range,
-    Stmt,
-    Var,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Analyzer, Range, Stmt, Var, structural_map, tirx
 
 MOST_COPIES = 4
 """Copies of the body of a block: two axes of the grid with an edge."""

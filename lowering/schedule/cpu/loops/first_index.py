@@ -18,13 +18,7 @@ from mlirtri.lowering.schedule.imperative.accesses import accesses_of
 from mlirtri.lowering.schedule.imperative.carried_sums import Sum
 from mlirtri.lowering.tir.statements import depends_on, index, is_load, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Stmt,
-    Var,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, Var, tirx
 
 VECTORS = 4
 """Vectors of comparisons between two branches."""
@@ -52,9 +46,7 @@ def first_index(loop: Stmt, count: Any) -> Any:
     after = tirx.Select(tirx.NE(tirx.BufferLoad(hit, [_ZERO]), _NO), here, here + index(width))
     goes = tirx.And(tirx.LE(here + index(width), count), tirx.EQ(tirx.BufferLoad(hit, [_ZERO]), _NO))
     search = sequence(
-        compared,
-        tirx.BufferStore(hit, _any(flags, lanes), [_ZERO]),
-        tirx.BufferStore(position, after, [_ZERO]),
+        compared, tirx.BufferStore(hit, _any(flags, lanes), [_ZERO]), tirx.BufferStore(position, after, [_ZERO])
     )
     [rest] = rest_loop(loop, here, count) or [None]
     return sequence(

@@ -16,13 +16,7 @@ from typing import Any
 from mlirtri.lowering.schedule.imperative.interchange import with_parts
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.statements import depends_on, nodes_in, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import (
-    Node,
-    Stmt,
-    structural_equal,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Node, Stmt, structural_equal, structural_map, tirx
 
 
 def with_named_products(statement: Stmt) -> Any:

@@ -28,13 +28,7 @@ from mlirtri.lowering.schedule.imperative.summed_products import with_sum_inside
 from mlirtri.lowering.tir.contraction import Contraction, lies_along, size_of
 from mlirtri.lowering.tir.linear_forms import LoopRange, range_of
 from mlirtri.lowering.tir.statements import flat, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import (
-    Node,
-    Stmt,
-    TensorLoad,
-    structural_walk,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Node, Stmt, TensorLoad, structural_walk, tirx
 
 LEAST_WORK = 1 << 12
 """Multiplications of the smallest product for which tiles are written: a smaller one is unrolled."""

@@ -12,13 +12,7 @@ from typing import Any
 
 from mlirtri.lowering.schedule.imperative.interchange import FINISHED
 from mlirtri.lowering.tir.statements import depends_on, loads_in, sequence, with_body
-from mlirtri.lowering.toolchain.tvm_names import (
-    INDEPENDENT,
-    Stmt,
-    Var,
-    structural_walk,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Stmt, Var, structural_walk, tirx
 
 CHUNKS = 2
 """Iterations per thread of a loop that becomes the outermost one."""

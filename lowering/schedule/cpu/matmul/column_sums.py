@@ -18,11 +18,7 @@ from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, Tile
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, in_lanes, loop_nest, ramp, replaced, temporary, zero_of
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Stmt,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 
 MAX_ROWS = 3
 CHUNK = 32

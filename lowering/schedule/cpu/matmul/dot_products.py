@@ -18,15 +18,7 @@ from mlirtri.lowering.tir.arithmetic import widened_bfloat16
 from mlirtri.lowering.tir.contraction import Axis, Contraction
 from mlirtri.lowering.tir.statements import loads_in
 from mlirtri.lowering.tir.tiles import ceil_div, quotient, replaced, sized
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Stmt,
-    TensorLoad,
-    Var,
-    ir,
-    structural_equal,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, Var, ir, structural_equal, tirx
 
 HALF, BYTE = "bfloat16", "int8"
 

@@ -27,11 +27,7 @@ from mlirtri.lowering.tir.tiles import (
     replaced,
     zero_of,
 )
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, tirx
 
 MAX_ROWS = 6
 """Rows of a tile: with four columns, their vectors and those of both operands take all registers."""

@@ -44,11 +44,7 @@ from mlirtri.lowering.tir.tiles import (
     sized,
     temporary,
 )
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Stmt,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 
 
 def contraction_loops(contraction: Contraction, target: Target, least: int = 1) -> Stmt:

@@ -16,14 +16,7 @@ from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
 from mlirtri.lowering.tir.contraction import Axis, size_of, without_units
 from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Node,
-    TensorLoad,
-    Var,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, TensorLoad, Var, tirx
 
 MIN_ROWS = 5
 """With fewer rows the time is that of reading the weight, which its own layout takes no longer."""

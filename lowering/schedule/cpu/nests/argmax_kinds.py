@@ -17,14 +17,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulator_dtypes import INT32_MAX
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, final_values, loads_of
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import depends_on, is_load
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Node,
-    ir,
-    structural_equal,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, ir, structural_equal, tirx
 
 _POSITIONS = [(3, 7), (7, 3), (5, 5)]
 

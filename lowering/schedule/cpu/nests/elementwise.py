@@ -20,16 +20,7 @@ from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, ramp, replaced
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Node,
-    Stmt,
-    Var,
-    ir,
-    structural_map,
-    structural_walk,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Node, Stmt, Var, ir, structural_map, structural_walk, tirx
 
 CHUNK = 64
 """Vectors per task where there are few rows."""

@@ -26,11 +26,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, extre
 from mlirtri.lowering.schedule.cpu.nests.argmax_kinds import Extremum, extremum_of, lowest
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import ramp
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, tirx
 
 VECTORS = 4
 """Vectors of extrema beside positions: several independent chains hide the latency of a comparison."""

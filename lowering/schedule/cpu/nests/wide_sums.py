@@ -38,10 +38,7 @@ from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, is_load, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import for_loop, temporary
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, tirx
 
 STEPS = 16
 """Terms that are added in a row in fp32."""

@@ -22,13 +22,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, replaced
-from mlirtri.lowering.toolchain.tvm_names import (
-    Node,
-    Stmt,
-    TensorLoad,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Node, Stmt, TensorLoad, structural_map, tirx
 
 MAX_TAPS = 64
 """Positions of a window that are unrolled."""

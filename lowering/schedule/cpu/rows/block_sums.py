@@ -20,13 +20,7 @@ from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import in_order, lanewise, stored
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    TensorLoad,
-    structural_walk,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, TensorLoad, structural_walk, tirx
 
 MIN_TERMS_PER_LANE = 2
 """Terms per lane from which a block is profitable."""

@@ -32,11 +32,7 @@ from mlirtri.lowering.tir.vectors import (
     together,
     vectorizable,
 )
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    TensorLoad,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, TensorLoad, tirx
 
 STRIP_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
