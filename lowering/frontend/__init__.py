@@ -10,20 +10,19 @@ Read in this order:
 - `argument_sizes.py`: the run-time sizes of arguments, by name.
 - `context.py`: the state of one function, the table of handlers by AST node class, the dispatch.
 - `scope.py`: the value of a name; what a kernel captures.
-- `early_exits.py`: `return`, `break` and `continue` as structured control flow; liveness.
 - `statements.py`, `expressions.py`, `operators.py`: the handlers of statements, expressions and operators.
 - `containers.py`: lists and dicts that change, their methods and items.
-- `indexing.py`, `slices.py`, `updates.py`: reading by index, basic indices, writing by index.
 - `calls.py`, `library_calls.py`, `inlining.py`: calls by kind of callee.
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
 - `atomics.py`: updates of elements that iterations may share.
-- `loop_nests.py`: `ndrange` as nested loops. `lowering.dependence` refuses parallel loops whose iterations are not
+- `ndrange.py`: `mt.ndrange` as nested loops. `lowering.dependence` refuses parallel loops whose iterations are not
   independent.
 - `tile_kernels.py`: tile kernels, and calls of the functions of `mlirtri.tile`, which are in `tile_language/`.
 - `device_placement.py`: copies of values between devices.
 
-`syntax/` writes statements with simpler ones, and names what kernels do not take. `semantics/` defines ``x + y`` and
-``sum(x)``; `library_functions/` has the functions that are themselves written as kernels, such as `numpy.linalg.solve`;
-`graph/` lowers recorded calls of several kernels to one function.
+`syntax/` writes statements with simpler ones, `return` in a loop among them, and names what kernels do not take.
+`semantics/` defines ``x + y`` and ``sum(x)``, and `indexing/` what ``a[i]`` reads and writes. `library_functions/` has
+the functions that are themselves written as kernels, such as `numpy.linalg.solve`. `graph/` lowers recorded calls of
+several kernels to one function.
 `mlirtri`'s packages import `python_to_ast` and the tables of `operators`.
 """

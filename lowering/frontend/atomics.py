@@ -13,10 +13,10 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, UnsupportedSyntaxError
 from mlirtri.lowering.dependence.index_forms import ATOMIC
 from mlirtri.lowering.frontend.context import FunctionContext, visit
-from mlirtri.lowering.frontend.indexing import element
+from mlirtri.lowering.frontend.indexing.reads import element
+from mlirtri.lowering.frontend.indexing.writes import write
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.storage import as_new_array, current, has_memory
-from mlirtri.lowering.frontend.updates import write
 
 PREFIX = "mlirtri.atomic_"
 OPERATIONS = {"add": "add", "min": "minimum", "max": "maximum", "and": "and", "or": "or", "xor": "xor", "cas": ""}

@@ -15,7 +15,6 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
 from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
-from mlirtri.lowering.frontend.early_exits import CHOSEN, VALUE, stored
 from mlirtri.lowering.frontend.operators import ONLY_TRUTH, condition, predicate_at
 from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
 from mlirtri.lowering.frontend.semantics import merging
@@ -23,6 +22,7 @@ from mlirtri.lowering.frontend.semantics.builder import describe
 from mlirtri.lowering.frontend.semantics.container_values import Identity, alike
 from mlirtri.lowering.frontend.semantics.scf import Arms, condition_of
 from mlirtri.lowering.frontend.semantics.storage import Storage, current, either, has_memory, with_memory
+from mlirtri.lowering.frontend.syntax.early_exits import CHOSEN, VALUE, stored
 from mlirtri.lowering.frontend.syntax.plain_statements import SequenceOf
 
 Evaluate = Callable[[FunctionContext, ast.expr], Any]

@@ -28,7 +28,7 @@ from mlirtri.lowering.frontend.atomics import atomic_call, atomic_name
 from mlirtri.lowering.frontend.containers import ContainerMethod, call_container_method, dict_of, keyword_arguments
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
-from mlirtri.lowering.frontend.indexing import rows
+from mlirtri.lowering.frontend.indexing.reads import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
 from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled
 from mlirtri.lowering.frontend.library_functions import inlined

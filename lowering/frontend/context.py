@@ -16,12 +16,12 @@ from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import CompilerBugError, KernelError, NestedTooDeeplyError, Span, UnsupportedSyntaxError, raise_all
-from mlirtri.lowering.frontend.early_exits import stored, structured
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.merging import Kind, Known, aliases
 from mlirtri.lowering.frontend.semantics.storage import Storage
+from mlirtri.lowering.frontend.syntax.early_exits import stored, structured
 from mlirtri.lowering.frontend.syntax.plain_statements import plain
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_SYNTAX, NAMES_OF_SYNTAX
 from mlirtri.lowering.frontend.tile_language.loop_nests import nested

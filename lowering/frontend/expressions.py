@@ -25,7 +25,7 @@ from mlirtri.lowering.external.objects import External
 from mlirtri.lowering.frontend.argument_sizes import named_size
 from mlirtri.lowering.frontend.containers import container_method, item, latest
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
-from mlirtri.lowering.frontend.indexing import element, rows
+from mlirtri.lowering.frontend.indexing.reads import element, rows
 from mlirtri.lowering.frontend.library_calls import spelled, tensor_attribute
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold

@@ -19,13 +19,13 @@ from mlirtri.lowering.core.interface import Capture, Origin, bound_arguments
 from mlirtri.lowering.core.recursion import more_frames
 from mlirtri.lowering.frontend.containers import give, take_back
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit, visit_body
-from mlirtri.lowering.frontend.early_exits import stored
 from mlirtri.lowering.frontend.python_to_ast import parse_function
 from mlirtri.lowering.frontend.scope import Element, Scope, check_constant
 from mlirtri.lowering.frontend.semantics.builder import describe
 from mlirtri.lowering.frontend.semantics.container_values import from_outside, identities, renewed
 from mlirtri.lowering.frontend.semantics.merging import same
 from mlirtri.lowering.frontend.semantics.storage import has_memory, with_memory
+from mlirtri.lowering.frontend.syntax.early_exits import stored
 
 DEFAULT = "it is the default of a parameter, which calls share"
 FRAMES_OF_CALL = 100

@@ -12,7 +12,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.context import FunctionContext, function_named, visit
 from mlirtri.lowering.frontend.expressions import elements
-from mlirtri.lowering.frontend.indexing import element
+from mlirtri.lowering.frontend.indexing.reads import element
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, View
 from mlirtri.lowering.frontend.semantics.storage import current

@@ -19,12 +19,12 @@ from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
 from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.external.objects import device
+from mlirtri.lowering.frontend.indexing.writes import write
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import array_of_list, binary
 from mlirtri.lowering.frontend.semantics import storage
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.pointers import match_buffer
-from mlirtri.lowering.frontend.updates import write
 
 
 @dataclass(frozen=True)

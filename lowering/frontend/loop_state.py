@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan
-from mlirtri.lowering.frontend.early_exits import VALUE, rebound, stored, written
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Unavailable
 from mlirtri.lowering.frontend.semantics import merging
 from mlirtri.lowering.frontend.semantics.builder import describe
 from mlirtri.lowering.frontend.semantics.container_values import alike, identities, renewed
 from mlirtri.lowering.frontend.semantics.storage import Storage, current, has_memory, with_memory
+from mlirtri.lowering.frontend.syntax.early_exits import VALUE, rebound, stored, written
 
 GROWING = (
     "a list has as many elements as are known while compiling: fill an array by index, or loop over "

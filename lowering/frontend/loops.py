@@ -28,10 +28,9 @@ from mlirtri.lowering.core.stage import BLOCKS, STAGES
 from mlirtri.lowering.frontend.branches import emit_if, select
 from mlirtri.lowering.frontend.containers import dict_of, known_key
 from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan, handles, visit, visit_block
-from mlirtri.lowering.frontend.early_exits import stored
 from mlirtri.lowering.frontend.iterables import ITERATED, Iterable, iterable_of
-from mlirtri.lowering.frontend.loop_nests import nested
 from mlirtri.lowering.frontend.loop_state import LoopState
+from mlirtri.lowering.frontend.ndrange import nested
 from mlirtri.lowering.frontend.operators import condition
 from mlirtri.lowering.frontend.scope import FailedAssignment
 from mlirtri.lowering.frontend.semantics.builder import Language
@@ -39,6 +38,7 @@ from mlirtri.lowering.frontend.semantics.index_checks import counted, finish
 from mlirtri.lowering.frontend.semantics.merging import Kind, Known, described, same
 from mlirtri.lowering.frontend.semantics.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.statements import assign
+from mlirtri.lowering.frontend.syntax.early_exits import stored
 from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir.index_values import index_constant
 

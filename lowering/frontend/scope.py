@@ -19,13 +19,13 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, KernelUnboundError, UnknownNameError, did_you_mean
 from mlirtri.lowering.core.interface import Capture, Origin, parts_of
-from mlirtri.lowering.frontend.indexing import element
+from mlirtri.lowering.frontend.indexing.reads import element
+from mlirtri.lowering.frontend.indexing.writes import write
 from mlirtri.lowering.frontend.semantics.builder import Language
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, containers, is_container
 from mlirtri.lowering.frontend.semantics.merging import MaybeBound
 from mlirtri.lowering.frontend.semantics.storage import current
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS, INSTEAD_OF_OTHER_BUILTINS
-from mlirtri.lowering.frontend.updates import write
 
 BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)

@@ -26,14 +26,14 @@ from mlirtri.lowering.frontend.context import (
     visit_block,
 )
 from mlirtri.lowering.frontend.expressions import attribute
-from mlirtri.lowering.frontend.indexing import element, rows
+from mlirtri.lowering.frontend.indexing.reads import element, rows
+from mlirtri.lowering.frontend.indexing.writes import write
 from mlirtri.lowering.frontend.operators import binary, condition
 from mlirtri.lowering.frontend.scope import Element
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.storage import current, has_memory, viewed, with_memory
 from mlirtri.lowering.frontend.tile_kernels import enter, write_guarded
 from mlirtri.lowering.frontend.tile_language.function_table import Grid
-from mlirtri.lowering.frontend.updates import write
 
 
 @handles(ast.Pass)

@@ -17,7 +17,8 @@ from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.frontend.branches import emit_if
 from mlirtri.lowering.frontend.context import FunctionContext, visit, visit_block
 from mlirtri.lowering.frontend.expressions import elements
-from mlirtri.lowering.frontend.indexing import element
+from mlirtri.lowering.frontend.indexing.reads import element
+from mlirtri.lowering.frontend.indexing.writes import write
 from mlirtri.lowering.frontend.operators import condition
 from mlirtri.lowering.frontend.semantics.builder import describe
 from mlirtri.lowering.frontend.semantics.storage import current
@@ -35,7 +36,6 @@ from mlirtri.lowering.frontend.tile_language.function_table import (
 )
 from mlirtri.lowering.frontend.tile_language.guards import guarded, unchecked
 from mlirtri.lowering.frontend.tile_language.loop_nests import BLOCKS, GRID, names_of_blocks
-from mlirtri.lowering.frontend.updates import write
 
 BLOCK_RANGE = BlockRange()
 CHOICES = ("if_then_else", "Select")

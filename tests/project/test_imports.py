@@ -71,9 +71,11 @@ LAYERS = (
             "lowering.dependence": "",
             "lowering.frontend.syntax": "",
             "lowering.frontend.tile_language": "lowering.frontend.semantics",
+            "lowering.frontend.indexing": "lowering.frontend.semantics",
             "lowering.frontend": (
                 "dialect.spellings lowering.dependence lowering.external lowering.frontend.semantics "
-                "lowering.frontend.library_functions lowering.frontend.syntax lowering.frontend.tile_language"
+                "lowering.frontend.library_functions lowering.frontend.syntax lowering.frontend.tile_language "
+                "lowering.frontend.indexing"
             ),
             "lowering.frontend.graph": "lowering.external lowering.frontend lowering.frontend.semantics",
             "lowering.linalg": "dialect.ops dialect.scalar lowering.external",

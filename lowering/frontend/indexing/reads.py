@@ -14,13 +14,13 @@ from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.lowering.frontend.indexing.slices import read, steps_of, subset_of
 from mlirtri.lowering.frontend.semantics.arrays import masked
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import aligned
 from mlirtri.lowering.frontend.semantics.index_checks import check_indices
 from mlirtri.lowering.frontend.semantics.shapes import spaced
 from mlirtri.lowering.frontend.semantics.storage import as_new_array, has_memory, with_memory
-from mlirtri.lowering.frontend.slices import read, steps_of, subset_of
 
 INT64 = DTYPES["int64"]
 

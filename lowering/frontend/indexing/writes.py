@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.frontend.indexing import (
+from mlirtri.lowering.frontend.indexing.reads import (
     MaskedAxes,
     arranged,
     expanded,
