@@ -88,11 +88,19 @@ LAYERS = (
             "lowering.importers": "lowering.importers.normalize",
             "lowering.importers.from_torch.tracing": "",
             "lowering.importers.from_torch": "lowering.importers.normalize",
+            "lowering.importers.from_torch.decompositions.complex_numbers": "lowering.importers.from_torch",
+            "lowering.importers.from_torch.decompositions.elementwise": (
+                "lowering.importers.from_torch lowering.importers.from_torch.decompositions.complex_numbers"
+            ),
             "lowering.importers.from_torch.decompositions.images": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions.matrices": "lowering.importers.from_torch",
+            "lowering.importers.from_torch.decompositions.networks": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions": (
-                "lowering.importers.from_torch lowering.importers.from_torch.decompositions.images "
-                "lowering.importers.from_torch.decompositions.matrices"
+                "lowering.importers.from_torch lowering.importers.from_torch.decompositions.complex_numbers "
+                "lowering.importers.from_torch.decompositions.elementwise "
+                "lowering.importers.from_torch.decompositions.images "
+                "lowering.importers.from_torch.decompositions.matrices "
+                "lowering.importers.from_torch.decompositions.networks"
             ),
             "lowering.importers.from_torch.graph_passes": (
                 "lowering.importers.from_torch lowering.importers.from_torch.decompositions"
@@ -211,8 +219,9 @@ LAYERS = (
             ),
             "programs.torch_programs": (
                 "calls compiler kernels language lowering.frontend lowering.importers.from_torch "
-                "lowering.importers.from_torch.decompositions lowering.importers.from_torch.graph_passes "
-                "lowering.importers.from_torch.tracing lowering.runtime programs"
+                "lowering.importers.from_torch.decompositions lowering.importers.from_torch.decompositions.networks "
+                "lowering.importers.from_torch.graph_passes lowering.importers.from_torch.tracing lowering.runtime "
+                "programs"
             ),
             "sources": "kernels language programs programs.torch_programs",
             "measure": (

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from mlirtri.errors import UnknownOptionError, did_you_mean
-from mlirtri.lowering.importers.from_torch.decompositions.networks import attention_unless_autocast
+from mlirtri.lowering.importers.from_torch.decompositions.networks.layers import attention_unless_autocast
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.programs.torch_programs.compile_report import RECORDER

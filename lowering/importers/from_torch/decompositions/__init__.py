@@ -7,14 +7,13 @@ returns `NotImplemented`, the operator stays, and torch-mlir lowers or refuses i
 
 - `table.py`: the whole table, as torch takes it; rank-0 operands and assertions
 - `decomposed_programs.py`: exported programs, with the table applied
-- `comparisons.py`, `integers.py`, `floats.py`, `bits.py`, `special_functions.py`,
-  `bessel_functions.py`, `orthogonal_polynomials.py`: elementwise operators
-- `complex_tensors.py`, `complex_functions.py`: complex operands; `unsigned_tensors.py`: results of uint16 and uint64
+- `elementwise/`: arithmetic, comparisons, bits, special functions of real numbers
+- `complex_numbers/`: complex operands; `unsigned_tensors.py`: results of uint16 and uint64
 - `reductions.py`, `order_statistics.py`, `unique_elements.py`, `counting.py`: reductions, scans, sorting
 - `random_numbers.py`: draws that depend on elements
 - `views.py`, `indexing.py`: shapes, reads and writes
 - `matrices/`: products, factorizations, eigenvalues, norms, mixtures of experts, Fourier transforms
-- `recurrent.py`: recurrent layers, as loops
 - `images/`: pools, samples at coordinates, changes of size
-- `networks.py`, `losses.py`, `flash_attention.py`, `quantized.py`, `foreach.py`: networks and optimizers
+- `networks/`: layers, attention, losses, quantisation
+- `foreach.py`: lists of tensors, which optimizers update
 """

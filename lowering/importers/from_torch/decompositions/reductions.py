@@ -19,7 +19,7 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     decomposes,
     in_float32,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import sum_of_complex
+from mlirtri.lowering.importers.from_torch.decompositions.complex_numbers.tensors import sum_of_complex
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

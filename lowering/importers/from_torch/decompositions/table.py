@@ -25,30 +25,27 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     decomposes_scalars,
 )
 from mlirtri.lowering.importers.from_torch.decompositions import (  # noqa: F401 - they register their rules
-    bessel_functions,
-    bits,
-    comparisons,
-    complex_functions,
-    complex_tensors,
     counting,
-    flash_attention,
-    floats,
     foreach,
     indexing,
-    integers,
-    networks,
     order_statistics,
-    orthogonal_polynomials,
     random_numbers,
-    recurrent,
     reductions,
-    special_functions,
     unique_elements,
     unsigned_tensors,
     views,
 )
+from mlirtri.lowering.importers.from_torch.decompositions.complex_numbers import functions, tensors  # noqa: F401 - they register their rules
+from mlirtri.lowering.importers.from_torch.decompositions.elementwise import (  # noqa: F401 - they register their rules
+    bessel_functions,
+    bits,
+    comparisons,
+    floats,
+    integers,
+    orthogonal_polynomials,
+    special_functions,
+)
 from mlirtri.lowering.importers.from_torch.decompositions.images import grid_samples, pools, resampling  # noqa: F401 - they register their rules
-from mlirtri.lowering.importers.from_torch.decompositions.losses import losses_in_chunks
 from mlirtri.lowering.importers.from_torch.decompositions.matrices import (  # noqa: F401 - they register their rules
     fourier,
     householder,
@@ -58,7 +55,9 @@ from mlirtri.lowering.importers.from_torch.decompositions.matrices import (  # n
     spectra,
 )
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.experts import third_party_rules
-from mlirtri.lowering.importers.from_torch.decompositions.quantized import quantised
+from mlirtri.lowering.importers.from_torch.decompositions.networks import flash_attention, layers, recurrent  # noqa: F401 - they register their rules
+from mlirtri.lowering.importers.from_torch.decompositions.networks.losses import losses_in_chunks
+from mlirtri.lowering.importers.from_torch.decompositions.networks.quantized import quantised
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

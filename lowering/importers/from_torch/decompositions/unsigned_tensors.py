@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Rule, creates_unsigned
-from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import CREATED
-from mlirtri.lowering.importers.from_torch.decompositions.integers import wrapped
+from mlirtri.lowering.importers.from_torch.decompositions.complex_numbers.tensors import CREATED
+from mlirtri.lowering.importers.from_torch.decompositions.elementwise.integers import wrapped
 
 Tensor = torch.Tensor
 SIGNED = {torch.uint16: torch.int16, torch.uint64: torch.int64}

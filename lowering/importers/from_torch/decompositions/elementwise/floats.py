@@ -19,8 +19,8 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     rounded,
     while_loop,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import add, subtract
-from mlirtri.lowering.importers.from_torch.decompositions.integers import (
+from mlirtri.lowering.importers.from_torch.decompositions.complex_numbers.tensors import add, subtract
+from mlirtri.lowering.importers.from_torch.decompositions.elementwise.integers import (
     NARROW_INTEGERS,
     clamp_integers,
     divide_integers,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
-from mlirtri.lowering.importers.from_torch.decompositions.special_functions import in_float64
+from mlirtri.lowering.importers.from_torch.decompositions.elementwise.special_functions import in_float64
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

@@ -16,8 +16,12 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     decomposes,
     rounded,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import is_equal
-from mlirtri.lowering.importers.from_torch.decompositions.integers import NARROW_INTEGERS, is_in_range, wrapped
+from mlirtri.lowering.importers.from_torch.decompositions.complex_numbers.tensors import is_equal
+from mlirtri.lowering.importers.from_torch.decompositions.elementwise.integers import (
+    NARROW_INTEGERS,
+    is_in_range,
+    wrapped,
+)
 
 aten = torch.ops.aten
 Tensor = torch.Tensor

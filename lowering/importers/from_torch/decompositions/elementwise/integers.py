@@ -19,7 +19,7 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     decomposes,
     while_loop,
 )
-from mlirtri.lowering.importers.from_torch.decompositions.complex_tensors import multiply, rsub_complex
+from mlirtri.lowering.importers.from_torch.decompositions.complex_numbers.tensors import multiply, rsub_complex
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
