@@ -11,5 +11,5 @@ Read in this order:
 - `complex_arithmetic.py`: division, powers, roots, exponentials and logarithms of complex values.
 - `complex_functions.py`: trigonometric and hyperbolic functions; the scalar rules on complex values.
 
-`dialect.ops`, `lowering.linalg`, `lowering.mlir` and the importers' `normalize` may import it.
+`dialect.ops`, `lowering.linalg`, `lowering.mlir_common` and the importers' `normalize` may import it.
 """

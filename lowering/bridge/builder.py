@@ -16,7 +16,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.scalar.scalar_rules import literal as scalar_literal
 from mlirtri.lowering.external.vdevices import VDevices, vdevice_of
-from mlirtri.lowering.mlir.reading import dtype_of, shape_of
+from mlirtri.lowering.mlir_common.reading import dtype_of, shape_of
 from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, load, store
 from mlirtri.lowering.toolchain.tvm_names import (
     BlockBuilder,

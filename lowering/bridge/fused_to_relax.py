@@ -26,8 +26,8 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.external.calls import is_declaration
 from mlirtri.lowering.external.vdevices import devices_of
-from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir.reading import dtype_of, shape_of
+from mlirtri.lowering.mlir_common.imperative import is_imperative
+from mlirtri.lowering.mlir_common.reading import dtype_of, shape_of
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, BlockBuilder, IRModule, TensorType, relax

@@ -18,12 +18,12 @@ from mlirtri.lowering.bridge.builder import Loops
 from mlirtri.lowering.bridge.loops.loops_to_primfunc import build_imperative
 from mlirtri.lowering.bridge.loops.size_symbols import Symbols
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.attributes import strides_of
-from mlirtri.lowering.mlir.constants import global_constant
-from mlirtri.lowering.mlir.imperative import updates_of
-from mlirtri.lowering.mlir.reading import dtype_of
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
 from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
+from mlirtri.lowering.mlir_common.attributes import strides_of
+from mlirtri.lowering.mlir_common.constants import global_constant
+from mlirtri.lowering.mlir_common.imperative import updates_of
+from mlirtri.lowering.mlir_common.reading import dtype_of
 from mlirtri.lowering.runtime.planner import PARTS
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.tir.primfunc import Names

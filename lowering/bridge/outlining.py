@@ -17,11 +17,11 @@ from math import prod
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, func, ir, public_functions, tensor
 from mlirtri.lowering.external.calls import KIND, OUTLINED_LOOPS
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import IMPORTED
-from mlirtri.lowering.mlir.cloning import clone_all, needed_by
-from mlirtri.lowering.mlir.imperative import is_imperative_operation, updates_of
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.attributes import IMPORTED
+from mlirtri.lowering.mlir_common.cloning import clone_all, needed_by
+from mlirtri.lowering.mlir_common.imperative import is_imperative_operation, updates_of
+from mlirtri.lowering.mlir_common.reading import definition
 
 PROFITABLE_SIZE = 4096
 """Elements of the largest tensors of all products together from which on their schedules matter."""

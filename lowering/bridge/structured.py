@@ -19,9 +19,16 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import RelaxBuilder, Splat, Uninitialized, rule
 from mlirtri.lowering.bridge.scalar.body import ScalarBody
 from mlirtri.lowering.bridge.scalar.scalar_rules import literal as scalar_literal
-from mlirtri.lowering.mlir.constants import array_constant
-from mlirtri.lowering.mlir.readable_names import name_of_scalar, name_of_structured
-from mlirtri.lowering.mlir.reading import affine_index, dtype_of, is_shaped, scalar_constant, shape_of, used_dimensions
+from mlirtri.lowering.mlir_common.constants import array_constant
+from mlirtri.lowering.mlir_common.readable_names import name_of_scalar, name_of_structured
+from mlirtri.lowering.mlir_common.reading import (
+    affine_index,
+    dtype_of,
+    is_shaped,
+    scalar_constant,
+    shape_of,
+    used_dimensions,
+)
 from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, load, store
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import relax

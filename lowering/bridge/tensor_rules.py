@@ -12,7 +12,7 @@ from mlirtri.dialect.bindings.locations import name_of, spans_in
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import RULES, RelaxBuilder, Splat, Uninitialized, rule
-from mlirtri.lowering.mlir.reading import dtype_of, shape_of, static_integers
+from mlirtri.lowering.mlir_common.reading import dtype_of, shape_of, static_integers
 from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, load, store
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.toolchain.tvm_names import relax, tirx

@@ -23,7 +23,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.linalg.rewrites import decompose, tri_operations
 from mlirtri.lowering.linalg.tri_to_linalg import copied, has_control, rule_of
-from mlirtri.lowering.mlir.linalg_builder import tensor_type
+from mlirtri.lowering.mlir_common.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.tvm_names import IRModule, relax
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
-from mlirtri.lowering.mlir.linalg_builder import empty_generic, iterators_of
+from mlirtri.lowering.mlir_common.linalg_builder import empty_generic, iterators_of
 
 
 def rewrite(module: ir.Module) -> None:

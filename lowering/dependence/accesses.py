@@ -12,7 +12,7 @@ from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.dependence.congruences import Congruence, of_condition, of_loop
 from mlirtri.lowering.dependence.index_forms import ATOMIC, IndexForms
-from mlirtri.lowering.mlir.reading import only_user
+from mlirtri.lowering.mlir_common.reading import only_user
 
 _DYNAMIC = -(1 << 63)
 COMBINING = frozenset(

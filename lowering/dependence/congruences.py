@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.dependence.index_forms import IndexForms
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.reading import definition
 
 if TYPE_CHECKING:
     from mlirtri.lowering.dependence.accesses import Access

@@ -10,7 +10,7 @@ from mlirtri.errors import KernelError, LoopDependenceError, Note, raise_all
 from mlirtri.lowering.dependence.accesses import Access, BodyAccesses, is_reduction
 from mlirtri.lowering.dependence.distances import LoopBounds, bounds_of, distance
 from mlirtri.lowering.dependence.index_forms import IndexForms
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 
 HELP = "run the loop in order with mt.serial, write into another array, or only add to it: x[i] += …"
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.mlir.attributes import CLAMP
-from mlirtri.lowering.mlir.reading import defined_by, definition
+from mlirtri.lowering.mlir_common.attributes import CLAMP
+from mlirtri.lowering.mlir_common.reading import defined_by, definition
 
 ATOMIC = "mlirtri.atomic"
 """Attribute of the read and the write of an atomic update."""

@@ -16,7 +16,7 @@ from mlirtri.lowering.dependence.accesses import Access, BodyAccesses
 from mlirtri.lowering.dependence.declared_loops import is_exact
 from mlirtri.lowering.dependence.distances import bounds_of, distance
 from mlirtri.lowering.dependence.index_forms import IndexForms
-from mlirtri.lowering.mlir.reading import is_block_argument
+from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 
 def check(module: ir.Module) -> None:

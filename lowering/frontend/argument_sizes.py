@@ -19,7 +19,7 @@ from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.named_sizes import Definition, named_sizes
 from mlirtri.lowering.frontend.semantics.builder import Language
-from mlirtri.lowering.mlir.attributes import KEEPS_BOUNDS, SIZES, STRIDES
+from mlirtri.lowering.mlir_common.attributes import KEEPS_BOUNDS, SIZES, STRIDES
 
 INT64 = DTYPES["int64"]
 

@@ -43,9 +43,9 @@ from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import from_outside, plain
 from mlirtri.lowering.frontend.semantics.merging import Differs, kind, packed
 from mlirtri.lowering.frontend.semantics.storage import Storage, View, has_memory
-from mlirtri.lowering.mlir.attributes import argument_attributes
-from mlirtri.lowering.mlir.imperative import UPDATED_BY
-from mlirtri.lowering.mlir.reading import defined_by
+from mlirtri.lowering.mlir_common.attributes import argument_attributes
+from mlirtri.lowering.mlir_common.imperative import UPDATED_BY
+from mlirtri.lowering.mlir_common.reading import defined_by
 
 INT32 = DTYPES["int32"]
 

@@ -39,8 +39,8 @@ from mlirtri.lowering.frontend.semantics.merging import Kind, Known, described, 
 from mlirtri.lowering.frontend.semantics.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.statements import assign
 from mlirtri.lowering.frontend.syntax.early_exits import stored
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.index_values import index_constant
 
 INT64, BOOL = DTYPES["int64"], DTYPES["bool"]
 ATTEMPTS = 12

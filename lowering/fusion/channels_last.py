@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
-from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, iterators_of, maps_of, padded, zero
-from mlirtri.lowering.mlir.reading import defined_by, definition
+from mlirtri.lowering.mlir_common.linalg_builder import generic, is_zeros, iterators_of, maps_of, padded, zero
+from mlirtri.lowering.mlir_common.reading import defined_by, definition
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": "conv_1d_nwc_wcf",

@@ -10,7 +10,7 @@ for the cache that they run in.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
-from mlirtri.lowering.mlir.linalg_builder import iterators_of
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of
 
 CHEAP = ("arith.addf", "arith.subf", "arith.mulf", "arith.negf", "arith.extf", "arith.truncf", "linalg.yield")
 MAX_STEPS = 3

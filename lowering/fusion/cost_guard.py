@@ -20,10 +20,10 @@ from collections.abc import Iterator, Mapping
 from math import isqrt
 
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
-from mlirtri.lowering.mlir.aliasing import terminator, viewed
-from mlirtri.lowering.mlir.imperative import is_imperative, updates_of
-from mlirtri.lowering.mlir.linalg_builder import iterators_of
-from mlirtri.lowering.mlir.reading import defined_by, definition
+from mlirtri.lowering.mlir_common.aliasing import terminator, viewed
+from mlirtri.lowering.mlir_common.imperative import is_imperative, updates_of
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of
+from mlirtri.lowering.mlir_common.reading import defined_by, definition
 
 KEPT = "mlirtri.kept"
 """The attribute that marks the second use."""

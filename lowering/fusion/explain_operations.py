@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, operati
 from mlirtri.dialect.definition import new_context
 from mlirtri.lowering.core.stage import CompileContext, Edge
 from mlirtri.lowering.fusion import cost_guard, linalg_to_fused
-from mlirtri.lowering.mlir.readable_names import name_of_structured
+from mlirtri.lowering.mlir_common.readable_names import name_of_structured
 
 _NUMBER = re.compile(r'"fusion:(\d+)"')
 _NO_NODES = ("tensor.empty", "arith.constant", "linalg.fill", "func.return", "tensor.dim", *cost_guard.RESHAPES)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
-from mlirtri.lowering.mlir.linalg_builder import iterators_of
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of
 
 LOOPS = {"scf.for": 0, "scf.while": 1}
 """Loops, and the region that holds the body of each."""

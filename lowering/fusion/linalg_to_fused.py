@@ -20,8 +20,8 @@ from mlirtri.lowering.fusion import (
     spread_reshapes,
     transposed_convolutions,
 )
-from mlirtri.lowering.mlir import memory_spaces
-from mlirtri.lowering.mlir.linalg_builder import generic, loop_extents, zero
+from mlirtri.lowering.mlir_common import memory_spaces
+from mlirtri.lowering.mlir_common.linalg_builder import generic, loop_extents, zero
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 PREPARE = (

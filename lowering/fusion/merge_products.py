@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, linalg, linalg_fill, operations_named, tensor
-from mlirtri.lowering.mlir.attributes import BOUND, STATE, argument_attributes, result_attributes
-from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, iterators_of, plain_accesses, zero
-from mlirtri.lowering.mlir.reading import defined_by, only_user
+from mlirtri.lowering.mlir_common.attributes import BOUND, STATE, argument_attributes, result_attributes
+from mlirtri.lowering.mlir_common.linalg_builder import generic, is_zeros, iterators_of, plain_accesses, zero
+from mlirtri.lowering.mlir_common.reading import defined_by, only_user
 
 
 @dataclass(frozen=True)

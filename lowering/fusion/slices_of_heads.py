@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, tensor
-from mlirtri.lowering.mlir.reading import defined_by, static_integers
+from mlirtri.lowering.mlir_common.reading import defined_by, static_integers
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering.fusion.cost_guard import KEPT
-from mlirtri.lowering.mlir.linalg_builder import iterators_of, plain_accesses
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, plain_accesses
 
 MAX_OPERATIONS = 32
 """The most operations that are looked at between a reshape and its undoing."""

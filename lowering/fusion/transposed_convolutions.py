@@ -15,9 +15,9 @@ from itertools import product
 from math import gcd, prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.linalg_builder import generic, is_zeros, padded, zero
-from mlirtri.lowering.mlir.reading import defined_by
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.linalg_builder import generic, is_zeros, padded, zero
+from mlirtri.lowering.mlir_common.reading import defined_by
 
 CONVOLUTIONS = (
     "linalg.conv_1d_ncw_fcw",

@@ -8,8 +8,8 @@ from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, 
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.importers.normalize import inline_entry, mlir_to_linalg
-from mlirtri.lowering.mlir.attributes import note_signs
-from mlirtri.lowering.mlir.reading import integer_constant
+from mlirtri.lowering.mlir_common.attributes import note_signs
+from mlirtri.lowering.mlir_common.reading import integer_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_LINALG = (

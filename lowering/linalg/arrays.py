@@ -20,8 +20,8 @@ from mlirtri.lowering.linalg import scans
 from mlirtri.lowering.linalg.elementwise import INT64, Values, result_and_parameters, rule
 from mlirtri.lowering.linalg.matmul import multiply_and_add
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted
-from mlirtri.lowering.mlir import merge_sort
-from mlirtri.lowering.mlir.index_values import (
+from mlirtri.lowering.mlir_common import merge_sort
+from mlirtri.lowering.mlir_common.index_values import (
     at_most_one,
     index_constant,
     index_value,
@@ -30,7 +30,7 @@ from mlirtri.lowering.mlir.index_values import (
     sizes_of,
     without_first,
 )
-from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
+from mlirtri.lowering.mlir_common.linalg_builder import (  # fmt: skip
     dimensions,
     element_type,
     empty,

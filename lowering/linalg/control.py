@@ -12,8 +12,8 @@ from mlirtri.dialect.bindings.mlir import func, ir, tensor
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops.op import Op
 from mlirtri.lowering.linalg.elementwise import RULES, SCALAR_RULES, elementwise
-from mlirtri.lowering.mlir.index_values import as_index
-from mlirtri.lowering.mlir.linalg_builder import element_type, is_tensor, tensor_type
+from mlirtri.lowering.mlir_common.index_values import as_index
+from mlirtri.lowering.mlir_common.linalg_builder import element_type, is_tensor, tensor_type
 
 GLUE = ("tensor.extract", "tensor.from_elements")
 """Conversions between rank-0 tensors and scalars, which become no-ops."""

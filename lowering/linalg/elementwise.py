@@ -19,7 +19,7 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.mlir.index_values import (  # fmt: skip
+from mlirtri.lowering.mlir_common.index_values import (  # fmt: skip
     Sizes,
     index_constant,
     index_value,
@@ -27,7 +27,7 @@ from mlirtri.lowering.mlir.index_values import (  # fmt: skip
     sizes_of,
     unnamed,
 )
-from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
+from mlirtri.lowering.mlir_common.linalg_builder import (  # fmt: skip
     dimensions,
     empty,
     insert_slice,

@@ -26,7 +26,7 @@ from mlirtri.lowering.linalg.elementwise import (
     rule,
     scalar_rule,
 )
-from mlirtri.lowering.mlir.index_values import (  # fmt: skip
+from mlirtri.lowering.mlir_common.index_values import (  # fmt: skip
     Sizes,
     as_index,
     index_constant,
@@ -37,7 +37,7 @@ from mlirtri.lowering.mlir.index_values import (  # fmt: skip
     sizes_of,
     split_sizes,
 )
-from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
+from mlirtri.lowering.mlir_common.linalg_builder import (  # fmt: skip
     cast_to,
     dimensions,
     empty,

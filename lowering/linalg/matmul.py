@@ -19,8 +19,8 @@ from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.elementwise import FLOAT32, Values, axes_walked, rule
 from mlirtri.lowering.linalg.reductions import converted, iterators
-from mlirtri.lowering.mlir.index_values import size_of
-from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape
+from mlirtri.lowering.mlir_common.index_values import size_of
+from mlirtri.lowering.mlir_common.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape
 
 SMALL_PRODUCT = 4096
 """Complex products of up to this many multiplications are one loop nest."""

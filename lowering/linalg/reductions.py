@@ -19,8 +19,8 @@ from mlirtri.dialect.ops.reductions import LONGEST_HALF_SUM, LONGEST_SUM
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.elementwise import FLOAT32, FLOAT64, INT64, Values, index, rule
-from mlirtri.lowering.mlir.index_values import size_of, unnamed  # fmt: skip
-from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic, map_elements, reshape  # fmt: skip
+from mlirtri.lowering.mlir_common.index_values import size_of, unnamed  # fmt: skip
+from mlirtri.lowering.mlir_common.linalg_builder import dimensions, filled, generic, map_elements, reshape  # fmt: skip
 
 COMPLEX128 = DTYPES["complex128"]
 _IDENTITIES = {"sum": 0, "prod": 1, "any": 0, "all": 1}

@@ -14,7 +14,7 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted, extreme
-from mlirtri.lowering.mlir.linalg_builder import dimensions, filled, generic
+from mlirtri.lowering.mlir_common.linalg_builder import dimensions, filled, generic
 
 FLOAT32 = DTYPES["float32"]
 MARK = "mlirtri.reduced"

@@ -22,10 +22,10 @@ from mlirtri.lowering.linalg import control as tri_to_linalg_control
 from mlirtri.lowering.linalg.elementwise import RULES, SCALAR_RULES, elementwise
 from mlirtri.lowering.linalg.rewrites import decompose_all, has_masks, select_by_masks, tri_operations
 from mlirtri.lowering.linalg.scans import is_marked, mark_scans
-from mlirtri.lowering.mlir import memory_spaces
-from mlirtri.lowering.mlir.attributes import KEEPS_BOUNDS
-from mlirtri.lowering.mlir.imperative import is_imperative
-from mlirtri.lowering.mlir.linalg_builder import tensor_type
+from mlirtri.lowering.mlir_common import memory_spaces
+from mlirtri.lowering.mlir_common.attributes import KEEPS_BOUNDS
+from mlirtri.lowering.mlir_common.imperative import is_imperative
+from mlirtri.lowering.mlir_common.linalg_builder import tensor_type
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 MERGE = (Pass("cse", "the same mask is one value"),)

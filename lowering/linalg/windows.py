@@ -22,7 +22,7 @@ from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.lowering.linalg.elementwise import FLOAT32, Values, result_and_parameters, rule
 from mlirtri.lowering.linalg.matmul import multiply_and_add
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted, identity, iterators
-from mlirtri.lowering.mlir.linalg_builder import (  # fmt: skip
+from mlirtri.lowering.mlir_common.linalg_builder import (  # fmt: skip
     dimensions,
     empty,
     filled,

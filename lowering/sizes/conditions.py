@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, tensor
-from mlirtri.lowering.mlir.aliasing import is_inside
-from mlirtri.lowering.mlir.index_values import cast_to_index, index_constant
-from mlirtri.lowering.mlir.reading import kept_axes
+from mlirtri.lowering.mlir_common.aliasing import is_inside
+from mlirtri.lowering.mlir_common.index_values import cast_to_index, index_constant
+from mlirtri.lowering.mlir_common.reading import kept_axes
 
 EQUAL, NOT_MORE = "==", "<="
 Values = list[ir.Value]

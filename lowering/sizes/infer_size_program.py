@@ -17,8 +17,8 @@ from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, SizeStep
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.mlir.attributes import CHECK, KEEPS_BOUNDS, SIZES, argument_attributes, result_attributes
-from mlirtri.lowering.mlir.imperative import updates_of
+from mlirtri.lowering.mlir_common.attributes import CHECK, KEEPS_BOUNDS, SIZES, argument_attributes, result_attributes
+from mlirtri.lowering.mlir_common.imperative import updates_of
 from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Requirement, conditions_of, dim
 from mlirtri.lowering.sizes.size_reader import SizeReader

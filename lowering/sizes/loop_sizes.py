@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from mlirtri.dialect.bindings.mlir import all_operations, all_operations_in, arith, bufferization, ir, operations_named
-from mlirtri.lowering.mlir.aliasing import is_inside, terminator
-from mlirtri.lowering.mlir.reading import defined_by, definition, integer_constant
+from mlirtri.lowering.mlir_common.aliasing import is_inside, terminator
+from mlirtri.lowering.mlir_common.reading import defined_by, definition, integer_constant
 from mlirtri.lowering.sizes.conditions import dim
 
 Predicate = tuple[ir.Value, bool]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, memref
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir_common.index_values import index_constant
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 _BY_INDEX = ("memref.load", "memref.store", "memref.dim")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, SizeStep, add_step
-from mlirtri.lowering.mlir.reading import kept_axes
+from mlirtri.lowering.mlir_common.reading import kept_axes
 
 
 class SizeReader:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref
 from mlirtri.lowering.dependence.index_forms import IndexForms
-from mlirtri.lowering.mlir.aliasing import is_inside
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir.reading import is_block_argument
 from mlirtri.lowering.mlir_backend.loops.loop_memory import are_apart, indices_of, is_whole
+from mlirtri.lowering.mlir_common.aliasing import is_inside
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 _KINDS = {"arith.addi": "addi", "arith.subi": "addi", "arith.maxsi": "maxs", "arith.minsi": "mins",
           "arith.maxui": "maxu", "arith.minui": "minu", "arith.andi": "andi", "arith.ori": "ori"}  # fmt: skip

@@ -14,10 +14,10 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse
-from mlirtri.lowering.mlir.attributes import noted_strides
-from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir_backend.loops import reduction_chunks
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TIDY_CHUNKS, TO_WHOLE_BUFFERS, to_loops
+from mlirtri.lowering.mlir_common.attributes import noted_strides
+from mlirtri.lowering.mlir_common.imperative import is_imperative
 from mlirtri.lowering.spirv import flat_buffers, host_statements, parallel_loops
 from mlirtri.lowering.spirv.parallel_loops import HOST_FLOW
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite

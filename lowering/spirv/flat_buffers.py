@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, public_functions
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import integer_constant
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import integer_constant
 
 SIZES = "mlirtri.sizes"
 """Attribute of the module: buffer and axis of each size among the arguments, flat."""

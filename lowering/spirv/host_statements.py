@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, memref, public_functions, scf
 from mlirtri.lowering.core.size_program import OPERATIONS
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import is_block_argument
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import is_block_argument
 from mlirtri.lowering.spirv.parallel_loops import HOST_FLOW, KEPT
 
 HOST_KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})

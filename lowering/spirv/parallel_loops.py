@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, scf
-from mlirtri.lowering.mlir.aliasing import is_inside
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import integer_constant, is_block_argument
 from mlirtri.lowering.mlir_backend.loops.reduction_chunks import in_order
+from mlirtri.lowering.mlir_common.aliasing import is_inside
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument
 from mlirtri.lowering.spirv.atomic_updates import make_atomic, shared_updates
 from mlirtri.lowering.spirv.flat_buffers import keep_in_function
 

@@ -181,8 +181,8 @@ _PURE = 1
 """TVM's number for calls whose value depends on their operands alone."""
 
 # Attributes and annotations of Relax and TIR that one package writes and another one reads. Those of MLIR operations
-# are in `lowering/mlir`, most in `attributes.py`; those of both in `lowering/core/stage.py`. One that a single package
-# writes and reads is in that package.
+# are in `lowering/mlir_common`, most in `attributes.py`; those of both in `lowering/core/stage.py`. One that a single
+# package writes and reads is in that package.
 LOCATION = "mlirtri.loc"
 """Annotation of an SBlock or a loop: ``"/abs/file.py:line:column"`` of the user's expression that it computes."""
 BINDING_LOCATIONS = "mlirtri.locations"

@@ -1,6 +1,6 @@
 """Derive the `Interface` of IR that did not come from Python from its module, and from the manifest of its dump.
 
-Attributes of an imported function (`lowering/mlir/attributes.py`) record what its type lacks.
+Attributes of an imported function (`lowering/mlir_common/attributes.py`) record what its type lacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from mlirtri.lowering.core.named_sizes import merged, named_sizes, signature_pro
 from mlirtri.lowering.core.size_program import SizeProgram
 from mlirtri.lowering.linalg.rewrites import decompose, tri_operations
 from mlirtri.lowering.linalg.tri_to_linalg import translate
-from mlirtri.lowering.mlir.attributes import (
+from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
+from mlirtri.lowering.mlir_common.attributes import (
     BOUND,
     CHECK,
     CHECK_LOCATION,
@@ -38,8 +39,7 @@ from mlirtri.lowering.mlir.attributes import (
     result_attributes,
     strides_of,
 )
-from mlirtri.lowering.mlir.imperative import updates_of
-from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
+from mlirtri.lowering.mlir_common.imperative import updates_of
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.sizes.size_arguments import unknown_sizes, unknown_strides
 

@@ -17,7 +17,7 @@ from mlirtri.dialect.definition import context_for
 from mlirtri.errors import ParseError, Span
 from mlirtri.lowering.core.stage import Code
 from mlirtri.lowering.frontend.python_to_ast import print_tree
-from mlirtri.lowering.mlir.attribute_checks import check_attributes
+from mlirtri.lowering.mlir_common.attribute_checks import check_attributes
 
 SUFFIXES = {
     "python": "txt", "mlir": "mlir", "tvmscript": "py", "llvm": "ll", "cuda": "cu", "asm": "s", "ptx": "ptx",

@@ -16,7 +16,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, ParseError, PassFailedError, Span
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.stage import CompileContext, Stage
-from mlirtri.lowering.mlir.attributes import BOUND
+from mlirtri.lowering.mlir_common.attributes import BOUND
 from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, IS_SCHEDULED, IRModule, relax, tirx
 from mlirtri.lowering.toolchain.tvm_passes import (
     CALLS,

@@ -24,8 +24,8 @@ from mlirtri.dialect.bindings.mlir import (
 )
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import UnknownOptionError, UnsupportedOperationError
-from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.constants import constant_of
+from mlirtri.lowering.mlir_common.attributes import BOUND, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.constants import constant_of
 
 FORMATS = ("text", "bytecode")
 PARAMS = ("arguments", "inline")

@@ -24,7 +24,7 @@ from mlirtri.lowering.importers.normalize.decompositions import RULES, UPSTREAM
 from mlirtri.lowering.importers.normalize.global_variables import LOADS, STORE
 from mlirtri.lowering.importers.normalize.mlir_to_linalg import total_arithmetic
 from mlirtri.lowering.importers.normalize.tm_tensor import RULES as TM_TENSOR_RULES
-from mlirtri.lowering.mlir.imperative import ELEMENTS
+from mlirtri.lowering.mlir_common.imperative import ELEMENTS
 from mlirtri.lowering.pipelines import IMPORT_STAGES
 from mlirtri.pages.operations_page import publish
 from mlirtri.pages.torch_operators import section

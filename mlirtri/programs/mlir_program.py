@@ -20,8 +20,8 @@ from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.interface import Interface
 from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.importers.normalize.constants import take_constants
-from mlirtri.lowering.mlir.attribute_checks import check_attributes
-from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, result_attributes
+from mlirtri.lowering.mlir_common.attribute_checks import check_attributes
+from mlirtri.lowering.mlir_common.attributes import DTYPE, argument_attributes, result_attributes
 from mlirtri.programs.mlir_sources import BYTECODE, MODULE, contents_of, split_resources
 from mlirtri.programs.program import Program
 from mlirtri.programs.signless import SignlessKernel

@@ -11,7 +11,7 @@ import torch
 
 import mlirtri as mt
 from mlirtri.dialect.bindings.mlir import ir, print_module
-from mlirtri.lowering.mlir import narrow_floats
+from mlirtri.lowering.mlir_common import narrow_floats
 
 PIPELINES = ("linalg", "relax", "mlir")
 DENORMAL = [1e-39, -1e-39, 2e-39, 1e-40, -3e-39, 5e-39, 1e-38, -9.2e-41]

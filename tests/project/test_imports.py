@@ -53,9 +53,9 @@ LAYERS = (
             "lowering": "",
             "lowering.core": "",
             "lowering.toolchain": "",
-            "lowering.mlir": "dialect.scalar",
+            "lowering.mlir_common": "dialect.scalar",
             "lowering.tir": "",
-            "lowering.sizes": "lowering.mlir",
+            "lowering.sizes": "lowering.mlir_common",
             "lowering.external": "",
             "lowering.elementary": "",
             "lowering.runtime": "lowering.external",
@@ -64,7 +64,7 @@ LAYERS = (
     ),
     Section(
         "MLIR: Python and imported programs to fused linalg, and on to LLVM",
-        shared="errors dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.mlir",
+        shared="errors dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.mlir_common",
         packages={
             "lowering.frontend.semantics": "dialect.ops dialect.promotion",
             "lowering.frontend.library_functions": "dialect.spellings.torch_api lowering.frontend.semantics",
@@ -131,11 +131,11 @@ LAYERS = (
             "lowering.codegen": (
                 "lowering.codegen.passes lowering.cuda_emulation lowering.elementary lowering.external lowering.runtime"
             ),
-            "lowering.bridge.scalar": "dialect.bindings lowering.mlir",
-            "lowering.bridge.loops": "dialect.bindings lowering.bridge.scalar lowering.mlir",
+            "lowering.bridge.scalar": "dialect.bindings lowering.mlir_common",
+            "lowering.bridge.loops": "dialect.bindings lowering.bridge.scalar lowering.mlir_common",
             "lowering.bridge": (
                 "dialect dialect.bindings dialect.ops lowering.bridge.loops lowering.bridge.scalar "
-                "lowering.external lowering.linalg lowering.mlir lowering.mlir_backend.bufferize "
+                "lowering.external lowering.linalg lowering.mlir_common lowering.mlir_backend.bufferize "
                 "lowering.mlir_backend.loops lowering.runtime lowering.sizes"
             ),
             "lowering.schedule.rows": "",
@@ -202,20 +202,20 @@ LAYERS = (
             "relax": "lowering.external",
             "calls": "language lowering.runtime",
             "compiler": (
-                "lowering.cuda_emulation lowering.frontend lowering.linalg lowering.mlir "
+                "lowering.cuda_emulation lowering.frontend lowering.linalg lowering.mlir_common "
                 "lowering.mlir_backend.bufferize lowering.mlir_backend.llvm lowering.runtime lowering.schedule.meta "
                 "lowering.sizes trace"
             ),
             "cache": "compiler dialect.spellings lowering.cuda_emulation lowering.runtime",
             "kernels": (
                 "cache calls compiler language lowering.frontend lowering.frontend.graph lowering.fusion "
-                "lowering.linalg lowering.mlir lowering.mlir_backend.bufferize lowering.mlir_backend.loops "
+                "lowering.linalg lowering.mlir_common lowering.mlir_backend.bufferize lowering.mlir_backend.loops "
                 "lowering.relax lowering.runtime trace"
             ),
             "tile": "kernels language",
             "programs": (
                 "compiler kernels lowering.importers.from_onnx lowering.importers.from_relax "
-                "lowering.importers.normalize lowering.mlir lowering.sizes"
+                "lowering.importers.normalize lowering.mlir_common lowering.sizes"
             ),
             "programs.torch_programs": (
                 "calls compiler kernels language lowering.frontend lowering.importers.from_torch "
@@ -229,7 +229,7 @@ LAYERS = (
                 "trace"
             ),
             "serve": "compiler",
-            "opt": "kernels lowering.bridge lowering.fusion lowering.linalg lowering.mlir serve",
+            "opt": "kernels lowering.bridge lowering.fusion lowering.linalg lowering.mlir_common serve",
             "lsp": "compiler kernels",
             "cli": (
                 "cache calls compiler kernels language lowering.cuda_emulation lowering.runtime lowering.spirv lsp "
@@ -237,8 +237,8 @@ LAYERS = (
             ),
             "pages": (
                 "dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "
-                "lowering.frontend lowering.frontend.library_functions lowering.importers.normalize lowering.mlir "
-                "sources"
+                "lowering.frontend lowering.frontend.library_functions lowering.importers.normalize "
+                "lowering.mlir_common sources"
             ),
             "mlirtri": (
                 "dialect.spellings kernels language lit lowering.external measure programs programs.torch_programs "

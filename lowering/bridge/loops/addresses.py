@@ -14,7 +14,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.loops.values import Bounds, Scalar, scalar_of
 from mlirtri.lowering.bridge.scalar.scalar_rules import dtype_name
-from mlirtri.lowering.mlir.reading import defined_by
+from mlirtri.lowering.mlir_common.reading import defined_by
 from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, tirx
 

@@ -20,7 +20,7 @@ from mlirtri.lowering.bridge.loops.memory import is_number, product
 from mlirtri.lowering.bridge.loops.values import Meaning, Scalar, ScalarBuffer, part_dtypes
 from mlirtri.lowering.bridge.scalar.scalar_rules import literal
 from mlirtri.lowering.core.stage import BLOCKS, DECLARED, NARROWED_SUM, STAGES, TRIPS
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, LOCATION, Analyzer, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir

@@ -20,7 +20,7 @@ from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, part_dtypes
 from mlirtri.lowering.bridge.scalar.body import repetitions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES, literal
-from mlirtri.lowering.mlir.reading import kept_axes
+from mlirtri.lowering.mlir_common.reading import kept_axes
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.tir.statements import index

@@ -24,7 +24,7 @@ from mlirtri.lowering.bridge.loops.function_translation import STATEMENT_RULES, 
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.untranslatable import refuse
-from mlirtri.lowering.mlir.reading import dtype_of, is_shaped
+from mlirtri.lowering.mlir_common.reading import dtype_of, is_shaped
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, LOCATION, PrimFunc, Range, SBlock, SBlockRealize, tirx
 

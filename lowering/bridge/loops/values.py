@@ -17,7 +17,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.bridge.scalar.body import MAX_NODES, repetitions
 from mlirtri.lowering.bridge.scalar.scalar_rules import dtype_name, same_bits
-from mlirtri.lowering.mlir.reading import dtype_of
+from mlirtri.lowering.mlir_common.reading import dtype_of
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names, buffer, load, store
 from mlirtri.lowering.tir.statements import index, nodes_in

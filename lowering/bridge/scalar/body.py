@@ -16,7 +16,7 @@ from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering.bridge.scalar import floats as scalar_floats
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES, ScalarRule, dtype_name, literal
-from mlirtri.lowering.mlir.reading import affine_index
+from mlirtri.lowering.mlir_common.reading import affine_index
 from mlirtri.lowering.tir.primfunc import buffer, load, store
 from mlirtri.lowering.tir.statements import index, nodes_in
 from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx

@@ -19,7 +19,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir.reading import dtype_of, scalar_constant
+from mlirtri.lowering.mlir_common.reading import dtype_of, scalar_constant
 from mlirtri.lowering.tir.arithmetic import rounded_to_bfloat16, widened_bfloat16
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 from mlirtri.lowering.toolchain.tvm_names import tirx

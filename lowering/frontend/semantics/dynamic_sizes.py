@@ -18,7 +18,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.frontend.semantics.fixed_sizes import FixedSizes
-from mlirtri.lowering.mlir.attributes import CLAMP
+from mlirtri.lowering.mlir_common.attributes import CLAMP
 
 if TYPE_CHECKING:
     from mlirtri.lowering.frontend.semantics.builder import Language

@@ -10,7 +10,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import mlir_type
-from mlirtri.lowering.mlir.reading import integer_constant
+from mlirtri.lowering.mlir_common.reading import integer_constant
 
 INT64 = DTYPES["int64"]
 

@@ -23,7 +23,7 @@ from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import like, parts_of
 from mlirtri.lowering.frontend.semantics.container_values import is_container, owning
 from mlirtri.lowering.frontend.semantics.strides import keeps_memory
-from mlirtri.lowering.mlir.memory_spaces import mark
+from mlirtri.lowering.mlir_common.memory_spaces import mark
 
 _SERIAL = count(1)
 _VERSION = count(1)

@@ -12,7 +12,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, Note
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.storage import as_new_array, has_memory, viewed, with_memory
-from mlirtri.lowering.mlir.memory_spaces import mark
+from mlirtri.lowering.mlir_common.memory_spaces import mark
 
 SPELLED_DTYPES = {"float": "float32", "int": "int32", "uint": "uint32", "double": "float64", "half": "float16"}
 """What TVM and TileLang call dtypes, where NumPy means another one by that name or none."""

@@ -11,7 +11,7 @@ from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.semantics.builder import Language
 from mlirtri.lowering.frontend.tile_language.allocation import allocation_notes, assign
-from mlirtri.lowering.mlir.reading import defined_by
+from mlirtri.lowering.mlir_common.reading import defined_by
 
 
 def reduction(name: str, combine: str, absolute: bool = False) -> Callable[..., None]:

@@ -18,7 +18,7 @@ from mlirtri.lowering.importers.from_onnx import torch_loops
 from mlirtri.lowering.importers.from_onnx.graph import OnnxGraph
 from mlirtri.lowering.importers.from_torch.builder import cast, element_of, integer, tensor_op
 from mlirtri.lowering.importers.from_torch.refused import refuse_operators
-from mlirtri.lowering.mlir.attributes import (
+from mlirtri.lowering.mlir_common.attributes import (
     BOUND,
     SIZES,
     argument_attributes,

@@ -11,8 +11,8 @@ from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_torch.builder import boolean, integer, tensor_type
 from mlirtri.lowering.importers.from_torch.repairs import ENDLESS, LOOP
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.cloning import inlined, replace
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.cloning import inlined, replace
 
 Values = list[ir.Value]
 

@@ -14,8 +14,8 @@ from mlirtri.lowering.core.interface import kernel_names
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_relax.types import sizes_in
 from mlirtri.lowering.importers.normalize.constants import LARGEST_LITERAL
-from mlirtri.lowering.mlir.attributes import BOUND
-from mlirtri.lowering.mlir.constants import array_of
+from mlirtri.lowering.mlir_common.attributes import BOUND
+from mlirtri.lowering.mlir_common.constants import array_of
 from mlirtri.lowering.toolchain.tvm_names import (
     Expr,
     GlobalVar,

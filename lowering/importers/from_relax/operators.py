@@ -16,8 +16,8 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, scf, t
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_frame import Size
 from mlirtri.lowering.importers.from_relax.types import constant, converted, is_float, mlir_type, tensor_type
-from mlirtri.lowering.mlir.index_values import index_constant, index_value
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir_common.index_values import index_constant, index_value
+from mlirtri.lowering.mlir_common.linalg_builder import generic
 from mlirtri.lowering.toolchain.tvm_names import Expr, relax
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 

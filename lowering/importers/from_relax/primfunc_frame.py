@@ -10,7 +10,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars
 from mlirtri.lowering.importers.from_relax.types import mlir_type
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import LOCATION, Analyzer, Buffer, Expr, SBlock, tirx
 from mlirtri.lowering.toolchain.tvm_passes import span_of
 

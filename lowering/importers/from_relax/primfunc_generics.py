@@ -22,8 +22,8 @@ from mlirtri.lowering.importers.from_relax.primfunc_nests import (
 )
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars
 from mlirtri.lowering.importers.from_relax.types import constant
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.linalg_builder import generic
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 

@@ -14,7 +14,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_relax.primfunc_frame import Frame, Size, located
 from mlirtri.lowering.importers.from_relax.primfunc_generics import emit_nest
 from mlirtri.lowering.importers.from_relax.primfunc_nests import LOOPS, nest_of, statements_of
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,

@@ -19,10 +19,10 @@ from mlirtri.lowering.importers.from_relax.primfunc_to_linalg import inline
 from mlirtri.lowering.importers.from_relax.tir_to_scalar import Scalars
 from mlirtri.lowering.importers.from_relax.types import flat_dtypes, flat_types, mlir_type, sizes_in, tensor_type
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
-from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, set_signature
-from mlirtri.lowering.mlir.constants import array_of, constant_of
-from mlirtri.lowering.mlir.imperative import UPDATED_BY
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir_common.attributes import BOUND, DTYPE, set_signature
+from mlirtri.lowering.mlir_common.constants import array_of, constant_of
+from mlirtri.lowering.mlir_common.imperative import UPDATED_BY
+from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,

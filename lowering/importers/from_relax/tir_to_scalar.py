@@ -19,7 +19,7 @@ from mlirtri.lowering.importers.from_relax.types import (
     is_signed,
     mlir_type,
 )
-from mlirtri.lowering.mlir.index_values import index_constant
+from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.toolchain.tvm_names import Analyzer, Buffer, Expr, TensorLoad, Var, tirx
 from mlirtri.lowering.toolchain.tvm_names import ir as tvm_ir
 

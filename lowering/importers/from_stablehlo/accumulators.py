@@ -6,10 +6,10 @@ Upstream's lowering rounds every sum to the result's element type. StableHLO lea
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg, linalg_fill, tensor
-from mlirtri.lowering.mlir.cloning import clone, replace
-from mlirtri.lowering.mlir.index_values import sizes_of
-from mlirtri.lowering.mlir.linalg_builder import dimensions, generic
-from mlirtri.lowering.mlir.reading import defined_by
+from mlirtri.lowering.mlir_common.cloning import clone, replace
+from mlirtri.lowering.mlir_common.index_values import sizes_of
+from mlirtri.lowering.mlir_common.linalg_builder import dimensions, generic
+from mlirtri.lowering.mlir_common.reading import defined_by
 
 NAMED = ("linalg.dot", "linalg.matvec", "linalg.vecmat", "linalg.matmul", "linalg.batch_matmul")
 CONVOLUTIONS = ("linalg.conv_", "linalg.depthwise_conv_")

@@ -10,8 +10,8 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_stablehlo import quantized_types
 from mlirtri.lowering.importers.from_stablehlo.lapack_calls import keep_options
 from mlirtri.lowering.importers.normalize import inline_entry
-from mlirtri.lowering.mlir.attributes import argument_attributes, note_signs, result_attributes, set_signature
-from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir_common.attributes import argument_attributes, note_signs, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, scf, tensor
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import definition
 
 CONTROL = ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 

@@ -20,9 +20,16 @@ from mlirtri.dialect.bindings.mlir import (
 )
 from mlirtri.lowering.importers.from_stablehlo.shape_operands import shape_elements
 from mlirtri.lowering.importers.from_stablehlo.sort_and_scatter import start_index
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant, index_value, offsets_in, size_of, sizes_of, split_sizes
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import (
+    index_constant,
+    index_value,
+    offsets_in,
+    size_of,
+    sizes_of,
+    split_sizes,
+)
+from mlirtri.lowering.mlir_common.linalg_builder import generic
 
 Size = int | ir.Value
 _Fold = Callable[[int, int], int]

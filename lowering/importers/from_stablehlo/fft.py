@@ -15,8 +15,8 @@ import numpy as np
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import loop_nest, sizes_of
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import loop_nest, sizes_of
 
 LARGEST_MATRIX = 64
 """The longest transform by a single matrix."""

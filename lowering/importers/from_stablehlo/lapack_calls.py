@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.cloning import inlined, replace
+from mlirtri.lowering.mlir_common.cloning import inlined, replace
 
 if TYPE_CHECKING:
     from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph

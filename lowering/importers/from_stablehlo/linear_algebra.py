@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, complex, ir, linalg_fill, math, operations_named, scf, tensor
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, size_of, sizes_of
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import index_constant, index_value, loop_nest, size_of, sizes_of
 
 HALVES = ("f16", "bf16")
 Values = list[ir.Value]

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions, quant
 from mlirtri.lowering.core.untranslatable import refuse
-from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir_common.attributes import argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.cloning import replace
 
 MOVES = frozenset(
     f"stablehlo.{name}"

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, tensor
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import definition, integer_constant
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import definition, integer_constant
 
 ASSERTION = "shape_assertion"
 """The target of the custom call that JAX asserts sizes by."""

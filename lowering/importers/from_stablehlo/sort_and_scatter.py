@@ -13,8 +13,8 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg_fill, operations_named, scatter_dimensions, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant, index_value, loop_nest, sizes_of
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import index_constant, index_value, loop_nest, sizes_of
 
 Values = list[ir.Value]
 

@@ -20,7 +20,7 @@ from mlirtri.lowering.importers.from_stablehlo import (
 )
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.importers.normalize.constants import new_resource
-from mlirtri.lowering.mlir.constants import resource_key
+from mlirtri.lowering.mlir_common.constants import resource_key
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 

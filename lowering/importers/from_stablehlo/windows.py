@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from mlirtri.dialect.bindings.mlir import arith, convolution_dimensions, ir, linalg_fill, operations_named, tensor
 from mlirtri.lowering.importers.from_stablehlo.dynamic_operations import padded
 from mlirtri.lowering.importers.from_stablehlo.sort_and_scatter import inline_scalars, numbers_of
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant, size_of
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import index_constant, size_of
+from mlirtri.lowering.mlir_common.linalg_builder import generic
 
 
 def rewrite(module: ir.Module) -> None:

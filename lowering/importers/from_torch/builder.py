@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import ir, tensor
-from mlirtri.lowering.mlir.index_values import sizes_of
-from mlirtri.lowering.mlir.linalg_builder import generic
+from mlirtri.lowering.mlir_common.index_values import sizes_of
+from mlirtri.lowering.mlir_common.linalg_builder import generic
 
 DTYPES = {"si8": 1, "si16": 2, "si32": 3, "si64": 4, "f32": 6, "f64": 7}
 """torch's numbers for its dtypes, by MLIR's names. Casts to uint16 and uint64 end torch-mlir's process."""

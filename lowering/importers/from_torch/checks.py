@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir
 from mlirtri.errors import ProgramDivisionError, ProgramIndexError
-from mlirtri.lowering.mlir.attributes import ERROR, KERNEL
-from mlirtri.lowering.mlir.index_bounds import bounds_of
-from mlirtri.lowering.mlir.index_values import index_value, size_of
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.attributes import ERROR, KERNEL
+from mlirtri.lowering.mlir_common.index_bounds import bounds_of
+from mlirtri.lowering.mlir_common.index_values import index_value, size_of
+from mlirtri.lowering.mlir_common.reading import definition
 
 DIVISION_MESSAGE = "ZeroDivisionError: an integer is divided by zero"
 INDEX_MESSAGE = "an index is out of bounds"

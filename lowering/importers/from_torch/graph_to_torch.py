@@ -19,7 +19,7 @@ from mlirtri.errors import KernelError, Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_torch.control_flow import carry_captured_tensors, with_branches
 from mlirtri.lowering.importers.from_torch.kernel_calls import KernelCall, known_size, with_kernels
-from mlirtri.lowering.mlir.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent), "torch/fx/passes/")
 """Frames in here are no lines of the user's."""

@@ -18,8 +18,8 @@ import torch
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.lowering.core.interface import RuntimeCheck
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import ERROR, KERNEL
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.attributes import ERROR, KERNEL
 
 _OF_NUMBERS = {"!torch.int": ("torch_c.to_i64", "i64"), "!torch.float": ("torch_c.to_f64", "f64")}
 

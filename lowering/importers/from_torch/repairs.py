@@ -32,7 +32,7 @@ from mlirtri.lowering.importers.from_torch.builder import (
     tensor_type,
     zero,
 )
-from mlirtri.lowering.mlir.constants import array_constant
+from mlirtri.lowering.mlir_common.constants import array_constant
 
 ENDLESS = 2**63 - 1
 LOOP, LITERAL = "torch.prim.Loop", "torch.vtensor.literal"

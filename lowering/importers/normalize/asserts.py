@@ -16,8 +16,8 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, scf, tensor
 from mlirtri.errors import ProgramAssertionError, Span, UnsupportedOperationError, error_class
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import (
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.attributes import (
     CHECK,
     CHECK_LOCATION,
     ERROR,
@@ -25,10 +25,10 @@ from mlirtri.lowering.mlir.attributes import (
     result_attributes,
     set_signature,
 )
-from mlirtri.lowering.mlir.cloning import clone_all, leading_to, needed_by
-from mlirtri.lowering.mlir.index_values import index_value, size_of
-from mlirtri.lowering.mlir.linalg_builder import generalize, generic
-from mlirtri.lowering.mlir.reading import defined_by, used_dimensions
+from mlirtri.lowering.mlir_common.cloning import clone_all, leading_to, needed_by
+from mlirtri.lowering.mlir_common.index_values import index_value, size_of
+from mlirtri.lowering.mlir_common.linalg_builder import generalize, generic
+from mlirtri.lowering.mlir_common.reading import defined_by, used_dimensions
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 MAX_CHECKS = 8

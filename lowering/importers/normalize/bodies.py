@@ -11,9 +11,9 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import literal
-from mlirtri.lowering.mlir.index_bounds import bounds_of
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.linalg_builder import iterator_type
+from mlirtri.lowering.mlir_common.index_bounds import bounds_of
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.linalg_builder import iterator_type
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
 """Operations that may run speculatively once arithmetic is total and indices are clamped."""

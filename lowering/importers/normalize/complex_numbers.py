@@ -18,7 +18,7 @@ from mlirtri.dialect.scalar.complex_parts import create as create_value
 from mlirtri.dialect.scalar.complex_parts import parts as part_values
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.linalg_builder import generalize
+from mlirtri.lowering.mlir_common.linalg_builder import generalize
 
 KEPT = ("complex.create", "complex.re", "complex.im")
 """The operations that later stages take."""

@@ -28,8 +28,8 @@ from mlirtri.dialect.bindings.mlir import (
 from mlirtri.errors import ParseError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import storage_type
-from mlirtri.lowering.mlir.attributes import BOUND, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.constants import odd_constant, operation_constant, resource_constant, resource_key
+from mlirtri.lowering.mlir_common.attributes import BOUND, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.constants import odd_constant, operation_constant, resource_constant, resource_key
 
 LARGEST_LITERAL = 64
 """The most elements of a constant that stays a literal."""

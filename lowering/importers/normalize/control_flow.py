@@ -13,10 +13,10 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_
 from mlirtri.dialect.scalar.complex_parts import constant as complex_constant
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.cloning import clone_all, inlined, replace
-from mlirtri.lowering.mlir.index_bounds import bounds_of
-from mlirtri.lowering.mlir.index_values import index_constant, index_value
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.cloning import clone_all, inlined, replace
+from mlirtri.lowering.mlir_common.index_bounds import bounds_of
+from mlirtri.lowering.mlir_common.index_values import index_constant, index_value
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 ENDLESS = 2**62

@@ -14,9 +14,9 @@ from mlirtri.dialect.bindings.locations import errors_at
 from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, arith, ir, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant, loop_nest, mixed_sizes
-from mlirtri.lowering.mlir.linalg_builder import elements, generic_of_region
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import index_constant, loop_nest, mixed_sizes
+from mlirtri.lowering.mlir_common.linalg_builder import elements, generic_of_region
 
 DECOMPOSE = """
 module attributes {{transform.with_named_sequence}} {{

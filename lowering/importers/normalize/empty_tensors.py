@@ -16,7 +16,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, ir, linalg, linalg_fil
 from mlirtri.dialect.scalar import complex_parts
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import literal
-from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir_common.cloning import replace
 
 PURE = ("linalg.", "tensor.", "arith.", "math.", "complex.")
 """Dialects whose operations on tensors have no effects but their results."""

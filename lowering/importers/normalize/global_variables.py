@@ -22,9 +22,9 @@ from mlirtri.dialect.bindings.mlir import (
 )
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import BOUND, STATE, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.constants import numpy_dtype, operation_constant, resource_key
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.attributes import BOUND, STATE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.constants import numpy_dtype, operation_constant, resource_key
 
 LOADS = ("ml_program.global_load", "ml_program.global_load_const")
 STORE = "ml_program.global_store"

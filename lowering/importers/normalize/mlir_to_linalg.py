@@ -1,6 +1,6 @@
 """Imported MLIR → `linalg`: lower any module of linalg on tensors to the normal form that later stages take.
 
-What the runtime has to know about arguments and results is in their attributes (`lowering/mlir/attributes.py`).
+What the runtime has to know about arguments and results is in their attributes (`lowering/mlir_common/attributes.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mlirtri.lowering.importers.normalize import (
 )
 from mlirtri.lowering.importers.normalize.arithmetic import floats, integers, total_arithmetic  # noqa: F401 - rules
 from mlirtri.lowering.importers.normalize.sizes import infer_sizes
-from mlirtri.lowering.mlir.attributes import IMPORTED
+from mlirtri.lowering.mlir_common.attributes import IMPORTED
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 
 Step = Callable[[ir.Module, CompileContext], None]

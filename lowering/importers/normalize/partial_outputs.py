@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
-from mlirtri.lowering.mlir.linalg_builder import maps_of
-from mlirtri.lowering.mlir.reading import affine_index
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import index_constant, loop_nest
+from mlirtri.lowering.mlir_common.linalg_builder import maps_of
+from mlirtri.lowering.mlir_common.reading import affine_index
 
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:

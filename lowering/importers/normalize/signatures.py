@@ -12,8 +12,8 @@ from mlirtri.dialect.bindings.mlir import arith, ir, public_functions, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.core.interface import unique_name
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.attributes import NUMBER, STATE, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.constants import numpy_dtype
+from mlirtri.lowering.mlir_common.attributes import NUMBER, STATE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.constants import numpy_dtype
 
 PREFIX = "mlirtri."
 _HELP = {

@@ -20,10 +20,16 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.float8 import FORMATS, Format, narrowed, widened
 from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import lower_in_storage_type, storage_type
-from mlirtri.lowering.mlir.attributes import DTYPE, argument_attributes, note_signs, result_attributes, set_signature
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.constants import odd_constant, operation_constant
-from mlirtri.lowering.mlir.linalg_builder import generalize
+from mlirtri.lowering.mlir_common.attributes import (
+    DTYPE,
+    argument_attributes,
+    note_signs,
+    result_attributes,
+    set_signature,
+)
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.constants import odd_constant, operation_constant
+from mlirtri.lowering.mlir_common.linalg_builder import generalize
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 INTO_BODIES = (

@@ -19,11 +19,11 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.tm_tensor_attention import attention
 from mlirtri.lowering.linalg.arrays import less
 from mlirtri.lowering.linalg.scans import kind_of, scan_as_reduction
-from mlirtri.lowering.mlir import merge_sort
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import ERROR
-from mlirtri.lowering.mlir.cloning import inlined, replace
-from mlirtri.lowering.mlir.index_values import (
+from mlirtri.lowering.mlir_common import merge_sort
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.attributes import ERROR
+from mlirtri.lowering.mlir_common.cloning import inlined, replace
+from mlirtri.lowering.mlir_common.index_values import (
     at_most_one,
     index_constant,
     index_value,
@@ -32,8 +32,8 @@ from mlirtri.lowering.mlir.index_values import (
     sizes_of,
     without_first,
 )
-from mlirtri.lowering.mlir.linalg_builder import generic
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.linalg_builder import generic
+from mlirtri.lowering.mlir_common.reading import definition
 
 Values = list[ir.Value]
 Combine = Callable[[ir.Value, ir.Value], ir.Value]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg_fill, math, tensor
 from mlirtri.dialect.scalar.algebra import Scalar, cast
-from mlirtri.lowering.mlir.index_values import index_value, size_of, sizes_of
-from mlirtri.lowering.mlir.linalg_builder import dimensions, element_type, generic
-from mlirtri.lowering.mlir.reading import dtype_of
+from mlirtri.lowering.mlir_common.index_values import index_value, size_of, sizes_of
+from mlirtri.lowering.mlir_common.linalg_builder import dimensions, element_type, generic
+from mlirtri.lowering.mlir_common.reading import dtype_of
 
 FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
 Axes = Sequence[int]

@@ -22,7 +22,7 @@ from mlirtri.dialect.bindings.mlir import (
     scf,
     tensor,
 )
-from mlirtri.lowering.mlir.aliasing import (
+from mlirtri.lowering.mlir_common.aliasing import (
     ends_in,
     is_content_of,
     is_inside,
@@ -33,8 +33,8 @@ from mlirtri.lowering.mlir.aliasing import (
     same_buffer,
     terminator,
 )
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import is_block_argument
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 LOOPS = ("scf.for", "scf.while")
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from itertools import combinations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, bufferization, ir, operations_named, public_functions
-from mlirtri.lowering.mlir.aliasing import SLICE_ATTRIBUTES, VIEWS, between, root_of, same_buffer, terminator
-from mlirtri.lowering.mlir.reading import is_block_argument
+from mlirtri.lowering.mlir_common.aliasing import SLICE_ATTRIBUTES, VIEWS, between, root_of, same_buffer, terminator
+from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 
 def fill_at_use(module: ir.Module) -> None:

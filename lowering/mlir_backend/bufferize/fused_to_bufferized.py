@@ -24,12 +24,12 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
-from mlirtri.lowering.mlir import memory_spaces
-from mlirtri.lowering.mlir.aliasing import is_content_of, may_share
-from mlirtri.lowering.mlir.attributes import SIGNATURE, note_strides
-from mlirtri.lowering.mlir.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reshaped_updates, reuse
 from mlirtri.lowering.mlir_backend.bufferize.kernels import count
+from mlirtri.lowering.mlir_common import memory_spaces
+from mlirtri.lowering.mlir_common.aliasing import is_content_of, may_share
+from mlirtri.lowering.mlir_common.attributes import SIGNATURE, note_strides
+from mlirtri.lowering.mlir_common.imperative import UPDATED_BY, is_imperative, updates_of
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 UPDATES = "mlirtri.updates"

@@ -11,8 +11,6 @@ from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
-from mlirtri.lowering.mlir.attributes import strides_of
-from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir_backend.bufferize import destinations
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import (
     FROM_LOOPS,
@@ -24,6 +22,8 @@ from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import (
     strided_copies_to_linalg,
 )
 from mlirtri.lowering.mlir_backend.bufferize.kernels import count
+from mlirtri.lowering.mlir_common.attributes import strides_of
+from mlirtri.lowering.mlir_common.imperative import is_imperative
 from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
 
 

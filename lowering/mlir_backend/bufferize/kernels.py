@@ -12,9 +12,9 @@ from math import prod
 
 from mlirtri.dialect.bindings.locations import name_of, span_of, spans_in
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg
-from mlirtri.lowering.mlir.readable_names import name_of_structured
-from mlirtri.lowering.mlir.reading import definition, integer_constant
 from mlirtri.lowering.mlir_backend.bufferize.reshaped_updates import VIEWS
+from mlirtri.lowering.mlir_common.readable_names import name_of_structured
+from mlirtri.lowering.mlir_common.reading import definition, integer_constant
 
 LOOPS = ("scf.for", "scf.parallel", "scf.forall", "scf.while", "affine.for", "affine.parallel")
 BRANCHES = ("scf.if", "scf.index_switch")

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, operations_named
-from mlirtri.lowering.mlir.aliasing import between
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.aliasing import between
+from mlirtri.lowering.mlir_common.reading import definition
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 VIEWS = (*RESHAPES, "memref.subview", "memref.cast", "memref.reinterpret_cast", "memref.transpose")

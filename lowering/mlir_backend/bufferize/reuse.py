@@ -8,10 +8,18 @@ Destinations without content (``tensor.empty``) become existing buffers.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, bufferization, ir, linalg_fill, operations_named, tensor
-from mlirtri.lowering.mlir.aliasing import SLICE_ATTRIBUTES, VIEWS, ends_in, is_inside, is_read_only, terminator, viewed
-from mlirtri.lowering.mlir.index_values import index_value, sizes_of
-from mlirtri.lowering.mlir.linalg_builder import cast_to, insert_slice
-from mlirtri.lowering.mlir.reading import is_block_argument
+from mlirtri.lowering.mlir_common.aliasing import (
+    SLICE_ATTRIBUTES,
+    VIEWS,
+    ends_in,
+    is_inside,
+    is_read_only,
+    terminator,
+    viewed,
+)
+from mlirtri.lowering.mlir_common.index_values import index_value, sizes_of
+from mlirtri.lowering.mlir_common.linalg_builder import cast_to, insert_slice
+from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 
 def splats_to_fills(module: ir.Module) -> None:

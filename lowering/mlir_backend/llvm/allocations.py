@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
-from mlirtri.lowering.mlir.aliasing import is_inside
+from mlirtri.lowering.mlir_common.aliasing import is_inside
 
 _EQUAL = 0
 """LLVM's comparison predicate for equality."""

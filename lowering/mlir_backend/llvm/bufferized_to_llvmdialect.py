@@ -13,9 +13,6 @@ from mlirtri.dialect.bindings.mlir import ir, memref, operations_named, public_f
 from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse_large_buffers
-from mlirtri.lowering.mlir import narrow_floats
-from mlirtri.lowering.mlir.attributes import noted_strides
-from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir_backend.llvm import (
     allocations,
     contraction_tiling,
@@ -26,6 +23,9 @@ from mlirtri.lowering.mlir_backend.llvm import (
 )
 from mlirtri.lowering.mlir_backend.loops import argmax, order
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
+from mlirtri.lowering.mlir_common import narrow_floats
+from mlirtri.lowering.mlir_common.attributes import noted_strides
+from mlirtri.lowering.mlir_common.imperative import is_imperative
 from mlirtri.lowering.runtime.openmp import runtime_library
 from mlirtri.lowering.sizes import size_arguments
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite

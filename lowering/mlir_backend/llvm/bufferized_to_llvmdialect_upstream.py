@@ -9,7 +9,6 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse_large_buffers
-from mlirtri.lowering.mlir import narrow_floats
 from mlirtri.lowering.mlir_backend.llvm import allocations
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import (
     TO_LLVM,
@@ -19,6 +18,7 @@ from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import (
     prepare_functions,
     sizes_to_arguments,
 )
+from mlirtri.lowering.mlir_common import narrow_floats
 from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
 
 

@@ -14,9 +14,9 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, linalg, memref, operations_named
 from mlirtri.lowering.core.cpu import PARALLEL_MULTIPLICATIONS, simd_registers
-from mlirtri.lowering.mlir.linalg_builder import dimensions, loop_extents, maps_of, plain_accesses, set_maps
-from mlirtri.lowering.mlir.reading import definition
 from mlirtri.lowering.mlir_backend.llvm.window_views import order_loops, with_even_columns, with_views
+from mlirtri.lowering.mlir_common.linalg_builder import dimensions, loop_extents, maps_of, plain_accesses, set_maps
+from mlirtri.lowering.mlir_common.reading import definition
 
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named
 from mlirtri.lowering.elementary.circular import SCALAR_FUNCTIONS, quarters
 from mlirtri.lowering.elementary.double import FUNCTIONS
 from mlirtri.lowering.elementary.functions import horner
-from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir_common.cloning import replace
 
 _WIDTHS = {"float32": 32, "float64": 64}
 _MANTISSA = {"float32": 23, "float64": 52}

@@ -15,11 +15,11 @@ import numpy as np
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named, scf, vector
 from mlirtri.lowering.core.cpu import PARALLEL_MULTIPLICATIONS, cpu_flags, simd_registers
-from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
-from mlirtri.lowering.mlir.linalg_builder import dimensions, maps_of, plain_accesses
-from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
 from mlirtri.lowering.mlir_backend.llvm.contraction_tiling import WIDENING, Contraction, contraction, parts, widths
 from mlirtri.lowering.mlir_backend.llvm.vector_transposes import Indices, moved
+from mlirtri.lowering.mlir_common.index_values import index_constant, loop_nest
+from mlirtri.lowering.mlir_common.linalg_builder import dimensions, maps_of, plain_accesses
+from mlirtri.lowering.mlir_common.linalg_builder import generic as build_generic
 
 _PRODUCTS = {
     512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),

@@ -10,8 +10,8 @@ from math import prod
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, operations_named
 from mlirtri.lowering.core.cpu import PARALLEL_ELEMENTS
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.linalg_builder import iterators_of, loop_extents
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, loop_extents
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"

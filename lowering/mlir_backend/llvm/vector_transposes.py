@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, memref, operations_named, vector
 from mlirtri.lowering.core.cpu import simd_registers
-from mlirtri.lowering.mlir.index_values import index_constant, loop_nest
-from mlirtri.lowering.mlir.linalg_builder import (
+from mlirtri.lowering.mlir_common.index_values import index_constant, loop_nest
+from mlirtri.lowering.mlir_common.linalg_builder import (
     dimensions,
     empty_generic,
     iterators_of,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from mlirtri.dialect.bindings.mlir import ir, memref
-from mlirtri.lowering.mlir.linalg_builder import dimensions as access_by
-from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
-from mlirtri.lowering.mlir.linalg_builder import iterators_of, loop_extents, maps_of, permute_loops, set_maps
+from mlirtri.lowering.mlir_common.linalg_builder import dimensions as access_by
+from mlirtri.lowering.mlir_common.linalg_builder import generic as build_generic
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, loop_extents, maps_of, permute_loops, set_maps
 
 Term = tuple[int, int]
 """A loop's number and its coefficient."""

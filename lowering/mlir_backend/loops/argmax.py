@@ -10,11 +10,11 @@ import operator
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.cloning import clone_all, leading_to
-from mlirtri.lowering.mlir.linalg_builder import generic as build_generic
-from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of
-from mlirtri.lowering.mlir.reading import definition, is_shaped
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.cloning import clone_all, leading_to
+from mlirtri.lowering.mlir_common.linalg_builder import generic as build_generic
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, maps_of
+from mlirtri.lowering.mlir_common.reading import definition, is_shaped
 
 _EXTREMA = {
     ("arith.cmpf", "ogt"): arith.maximumf, ("arith.cmpf", "olt"): arith.minimumf,

@@ -12,7 +12,6 @@ from functools import partial
 
 from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir import memory_spaces
 from mlirtri.lowering.mlir_backend.loops import (
     argmax,
     copies,
@@ -22,6 +21,7 @@ from mlirtri.lowering.mlir_backend.loops import (
     selected_buffers,
     structured,
 )
+from mlirtri.lowering.mlir_common import memory_spaces
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, ir
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.reading import is_block_argument
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 _NEUTRAL = {"arith.addf": -0.0, "arith.mulf": 1.0, "arith.addi": 0, "arith.muli": 1, "arith.xori": 0}
 _IDEMPOTENT = frozenset(

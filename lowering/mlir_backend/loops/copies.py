@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, memref, operations_named
-from mlirtri.lowering.mlir.aliasing import between
-from mlirtri.lowering.mlir.cloning import clone_all
-from mlirtri.lowering.mlir.reading import is_block_argument
 from mlirtri.lowering.mlir_backend.loops.loop_memory import is_whole
+from mlirtri.lowering.mlir_common.aliasing import between
+from mlirtri.lowering.mlir_common.cloning import clone_all
+from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 FREE = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.load", "memref.dim")
 """Operations besides arithmetic that may stand between the copy and its reader."""

@@ -15,10 +15,10 @@ from mlirtri.lowering.dependence import congruences
 from mlirtri.lowering.dependence.accesses import Access, Interval
 from mlirtri.lowering.dependence.distances import bounds_of, distance
 from mlirtri.lowering.dependence.index_forms import IndexForms
-from mlirtri.lowering.mlir.aliasing import is_inside
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir.reading import integer_constant, is_block_argument, only_user
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import Combination, combination_of
+from mlirtri.lowering.mlir_common.aliasing import is_inside
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument, only_user
 
 _PURE = ("arith.", "math.", "complex.", "scf.")
 _MEMORY = frozenset({"memref.alloc", "memref.alloca", "memref.dealloc", "memref.dim"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
-from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of, permute_loops
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, maps_of, permute_loops
 
 
 def rewrite(module: ir.Module) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import ir, memref, operations_named
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 
 LARGEST_ARRAY = 4096
 """Elements of an array that each iteration may allocate."""

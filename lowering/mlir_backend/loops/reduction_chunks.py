@@ -16,13 +16,13 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
 from mlirtri.lowering.core.cpu import PARALLEL_STEPS
 from mlirtri.lowering.core.stage import TILE_KERNEL, TRIPS
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir.cloning import clone_all, replace
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import integer_constant
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import ROUNDED, Combination, reduction_of
 from mlirtri.lowering.mlir_backend.loops.loop_memory import LoopMemory, memory_of
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.cloning import clone_all, replace
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import integer_constant
 
 CHUNKS = 64
 """Chunks of a loop that is long enough; a power of 2."""

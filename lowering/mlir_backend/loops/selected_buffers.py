@@ -10,8 +10,8 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, scf
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.mlir.aliasing import is_inside, terminator
-from mlirtri.lowering.mlir.cloning import replace
+from mlirtri.lowering.mlir_common.aliasing import is_inside, terminator
+from mlirtri.lowering.mlir_common.cloning import replace
 
 
 def rewrite(module: ir.Module) -> None:

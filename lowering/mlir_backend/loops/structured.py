@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
 from mlirtri.lowering.core.stage import NARROWED_SUM
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.cloning import clone
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.linalg_builder import iterators_of, maps_of
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.cloning import clone
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, maps_of
+from mlirtri.lowering.mlir_common.reading import definition
 
 Values = list[ir.Value]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, public_functions
 from mlirtri.errors import Span
-from mlirtri.lowering.mlir.aliasing import is_inside
-from mlirtri.lowering.mlir.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir.reading import integer_constant, is_block_argument
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import reduction_of
 from mlirtri.lowering.mlir_backend.loops.loop_memory import memory_of
 from mlirtri.lowering.mlir_backend.loops.reduction_chunks import CHUNKS, chunks_of
+from mlirtri.lowering.mlir_common.aliasing import is_inside
+from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument
 
 _LOOPS = ("scf.for", "scf.while", "scf.parallel")
 

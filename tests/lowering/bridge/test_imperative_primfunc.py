@@ -11,8 +11,8 @@ from imperative_stages import lower_to
 
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.bindings.mlir import ir, public_functions
-from mlirtri.lowering.mlir.imperative import updates_of
-from mlirtri.lowering.mlir.reading import dtype_of, shape_of
+from mlirtri.lowering.mlir_common.imperative import updates_of
+from mlirtri.lowering.mlir_common.reading import dtype_of, shape_of
 from mlirtri.lowering.toolchain import tvm_text
 from mlirtri.lowering.toolchain.tvm_names import structural_equal
 

@@ -18,8 +18,8 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.frontend.semantics import scf as scf_builder
 from mlirtri.lowering.linalg import tri_to_linalg
-from mlirtri.lowering.mlir.index_values import index_constant
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
+from mlirtri.lowering.mlir_common.index_values import index_constant
 
 
 def _range(stop: TriValue):

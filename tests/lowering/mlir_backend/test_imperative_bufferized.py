@@ -12,9 +12,9 @@ from imperative_stages import LOWERINGS, bufferized, loops, lower_to
 from mlirtri.dialect.bindings.mlir import ir, operations_named, print_complete, print_module
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
-from mlirtri.lowering.mlir.imperative import is_imperative
 from mlirtri.lowering.mlir_backend.llvm import bufferized_to_llvmdialect
 from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
+from mlirtri.lowering.mlir_common.imperative import is_imperative
 
 
 @pytest.mark.parametrize("name", ["LU", "SEIDEL", "JACOBI", "TRIANGLE"])

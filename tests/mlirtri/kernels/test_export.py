@@ -97,7 +97,7 @@ def test_weights_are_arguments_or_constants():
     ids=lambda value: str(value.dtype) if isinstance(value, np.ndarray) else "",
 )
 def test_constants_keep_their_bits(array, text):
-    from mlirtri.lowering.mlir.constants import constant_of, operation_constant
+    from mlirtri.lowering.mlir_common.constants import constant_of, operation_constant
 
     with ir.Context(), ir.Location.unknown():
         element = {"b": "i1", "u": f"i{array.itemsize * 8}", "c": "complex<f64>"}.get(array.dtype.kind)

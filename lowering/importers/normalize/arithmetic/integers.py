@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal, total, width_of
-from mlirtri.lowering.mlir.reading import integer_constant
+from mlirtri.lowering.mlir_common.reading import integer_constant
 
 Binary = Callable[[ir.Value, ir.Value], ir.Value]
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg
 from mlirtri.lowering.core.stage import CompileContext
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.linalg_builder import generalize
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.linalg_builder import generalize
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]

@@ -12,10 +12,10 @@ from functools import reduce
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, tensor
 from mlirtri.lowering.core.size_program import OPERATIONS
-from mlirtri.lowering.mlir.aliasing import terminator
-from mlirtri.lowering.mlir.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.index_values import index_constant, mixed_sizes
-from mlirtri.lowering.mlir.reading import integer_constant
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.index_values import index_constant, mixed_sizes
+from mlirtri.lowering.mlir_common.reading import integer_constant
 from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import size_values_of
 from mlirtri.lowering.sizes.loop_sizes import DESTINATION_STYLE

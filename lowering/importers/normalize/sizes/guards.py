@@ -9,9 +9,9 @@ The conditions on all other sizes are checked before the call (`lowering/sizes/c
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, public_functions, scf, tensor
-from mlirtri.lowering.mlir.index_bounds import bounds_of
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import defined_by, kept_axes
+from mlirtri.lowering.mlir_common.index_bounds import bounds_of
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import defined_by, kept_axes
 from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, conditions_of, dim, slice_of
 from mlirtri.lowering.sizes.infer_size_program import size_values_of

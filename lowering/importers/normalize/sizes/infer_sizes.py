@@ -10,8 +10,8 @@ from mlirtri.dialect.bindings.mlir import all_operations, func, ir, operations_n
 from mlirtri.errors import ArgumentMismatchError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.sizes import bounded_results, guards, reshapes, shape_elements
-from mlirtri.lowering.mlir.attributes import argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.attributes import argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.reading import definition
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 FACTS = (

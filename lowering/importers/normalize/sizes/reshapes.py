@@ -16,8 +16,8 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT
-from mlirtri.lowering.mlir.index_values import cast_to_index, index_constant
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.index_values import cast_to_index, index_constant
+from mlirtri.lowering.mlir_common.reading import definition
 from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import SizeValues, size_values_of
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
-from mlirtri.lowering.mlir.cloning import inlined
-from mlirtri.lowering.mlir.index_values import index_constant
-from mlirtri.lowering.mlir.reading import definition, integer_constant
+from mlirtri.lowering.mlir_common.cloning import inlined
+from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.reading import definition, integer_constant
 from mlirtri.lowering.sizes.size_reader import traced_element
 
 MAX_ELEMENTS = 64

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
-from mlirtri.lowering.mlir.index_values import Sizes, index_constant, index_value, loop_nest
+from mlirtri.lowering.mlir_common.index_values import Sizes, index_constant, index_value, loop_nest
 
 BLOCK = 8
 Values = list[ir.Value]

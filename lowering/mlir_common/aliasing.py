@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.mlir.reading import definition, is_block_argument
+from mlirtri.lowering.mlir_common.reading import definition, is_block_argument
 
 SAME_BUFFER = {"tensor.insert": 1, "tensor.insert_slice": 1, "bufferization.materialize_in_destination": 1}
 """Operations whose result is the new content of an operand, with that operand's index."""

@@ -15,8 +15,8 @@ from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, tensor
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.errors import KernelValueError
-from mlirtri.lowering.mlir.cloning import replace
-from mlirtri.lowering.mlir.index_values import (
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import (
     Sizes,
     index_constant,
     index_value,
@@ -25,7 +25,7 @@ from mlirtri.lowering.mlir.index_values import (
     split_sizes,
     unnamed,
 )
-from mlirtri.lowering.mlir.reading import defined_by, used_dimensions
+from mlirtri.lowering.mlir_common.reading import defined_by, used_dimensions
 
 
 def element_type(dtype: DType) -> ir.Type:

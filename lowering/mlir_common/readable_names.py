@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, linalg
-from mlirtri.lowering.mlir.reading import used_dimensions
+from mlirtri.lowering.mlir_common.reading import used_dimensions
 
 _REDUCTIONS = {
     "addf": "sum", "addi": "sum", "mulf": "prod", "muli": "prod", "maximumf": "max", "maxsi": "max", "maxui": "max",

@@ -7,7 +7,7 @@ if it updates arguments and multiplies no matrices. Straight-line tensor code of
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, public_functions
-from mlirtri.lowering.mlir.attributes import noted_strides, strides_of
+from mlirtri.lowering.mlir_common.attributes import noted_strides, strides_of
 
 UPDATED_BY = "mlirtri.updated_by"
 """Attribute of a function's argument: the index of the result that is the argument's new content."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.reading import definition
 
 
 class Bounds(NamedTuple):

@@ -13,7 +13,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, find_stored
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir, operations_named, public_functions
 from mlirtri.errors import ParseError, error_class
-from mlirtri.lowering.mlir.attributes import (
+from mlirtri.lowering.mlir_common.attributes import (
     BOUND,
     CHECK,
     CHECK_LOCATION,
@@ -27,7 +27,7 @@ from mlirtri.lowering.mlir.attributes import (
     argument_attributes,
     result_attributes,
 )
-from mlirtri.lowering.mlir.imperative import UPDATED_BY
+from mlirtri.lowering.mlir_common.imperative import UPDATED_BY
 
 _LOCATION = re.compile(r".*:\d{1,9}:\d{1,9}", re.DOTALL)
 

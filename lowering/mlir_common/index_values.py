@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.base.sizes import DYNAMIC
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
-from mlirtri.lowering.mlir.reading import definition
+from mlirtri.lowering.mlir_common.reading import definition
 
 Sizes = Sequence[int | ir.Value]
 """Sizes or offsets: ints where they are static, else `index` values."""
