@@ -46,7 +46,8 @@ def _switch(text: str) -> bool:
 
 _FUSED = "mlirtri.lowering.fusion.linalg_to_fused"
 _BUFFERIZE = "mlirtri.lowering.mlir_backend.bufferize"
-_COMMON = "mlirtri.lowering.mlir_common"
+_MEMORY_SPACES = "mlirtri.lowering.mlir_common.memory_spaces"
+_NARROW_FLOATS = "mlirtri.lowering.mlir_common.narrow_floats"
 _LLVM = "mlirtri.lowering.mlir_backend.llvm"
 _LOOPS = "mlirtri.lowering.mlir_backend.loops"
 _THREADS: dict[str, Any] = {"options": {"threads": int}, "defaults": {"threads": 1}}
@@ -85,9 +86,9 @@ REWRITES = {
         "mlirtri.lowering.fusion.spread_reshapes", "rewrite", "reshapes that are undone after several readers move"
     ),
     "hide-memory-spaces": OwnPass(
-        f"{_COMMON}.memory_spaces", "hide", "attributes of tiles go, which their locations keep"
+        _MEMORY_SPACES, "hide", "attributes of tiles go, which their locations keep"
     ),
-    "memory-spaces": OwnPass(f"{_COMMON}.memory_spaces", "note", "tiles have them again"),
+    "memory-spaces": OwnPass(_MEMORY_SPACES, "note", "tiles have them again"),
     "drop-unread-results": OwnPass("mlirtri.lowering.bridge.unread_results", "rewrite", "unread results go"),
     "insert-into-latest": OwnPass(f"{_BUFFERIZE}.destinations", "insert_into_latest", "slices go into the latest"),
     "splats-to-fills": OwnPass(f"{_BUFFERIZE}.reuse", "splats_to_fills", "constants of one value become fills"),
@@ -153,10 +154,10 @@ REWRITES = {
         f"{_LLVM}.bufferized_to_llvmdialect", "sizes_to_arguments", "sizes known at run time become arguments"
     ),
     "functions-to-arithmetic": OwnPass(f"{_LLVM}.elementary", "rewrite", "exp, log… become vector arithmetic"),
-    "narrow-floats": OwnPass(f"{_COMMON}.narrow_floats", "rewrite", "fp16 and bf16 compute in fp32"),
+    "narrow-floats": OwnPass(_NARROW_FLOATS, "rewrite", "fp16 and bf16 compute in fp32"),
     "locations-of-calls": OwnPass(f"{_LLVM}.bufferized_to_llvmdialect", "locate_calls", "calls get locations"),
-    "narrow-memory": OwnPass(f"{_COMMON}.narrow_floats", "rewrite_memory", "bf16 in memory is i16"),
-    "rounding-to-halves": OwnPass(f"{_COMMON}.narrow_floats", "define_rounding", "defines fp32 to fp16"),
+    "narrow-memory": OwnPass(_NARROW_FLOATS, "rewrite_memory", "bf16 in memory is i16"),
+    "rounding-to-halves": OwnPass(_NARROW_FLOATS, "define_rounding", "defines fp32 to fp16"),
     "failed-allocations": OwnPass(f"{_LLVM}.allocations", "check", "functions return whether allocations succeeded"),
 }  # fmt: skip
 """Changes of one stage, in the order in which the stages have them."""
