@@ -8,9 +8,10 @@ Read in this order:
 
 - `tri_to_linalg.py`: the lowering of a module, operation by operation.
 - `rewrites.py`: composite operations in terms of others; ``x[mask]`` as `where`, so that no elements are gathered.
-- `control.py`: functions with loops and branches, in which rank-0 tensors are scalars.
+- `imperative_functions.py`: functions with loops and branches, in which rank-0 tensors are scalars.
 - `elementwise.py`: the registry of rules; elementwise operations, creation, shapes.
-- `reductions.py`, `matmul.py`, `windows.py`, `arrays.py`, `scans.py`, `indexing.py`: the other rules by topic.
+- `reductions.py`, `matmul.py`, `windows.py`, `arrays.py`, `indexing.py`: the other rules by topic.
+- `scans_as_reductions.py`: scans, for CUDA devices.
 
 Imported by `lowering.bridge`, which shares the decomposition, and by `lowering.importers.normalize`.
 """

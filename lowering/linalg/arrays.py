@@ -16,10 +16,10 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg import scans
 from mlirtri.lowering.linalg.elementwise import INT64, Values, result_and_parameters, rule
 from mlirtri.lowering.linalg.matmul import multiply_and_add
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted
+from mlirtri.lowering.linalg.scans_as_reductions import is_marked, scan_as_reduction
 from mlirtri.lowering.mlir_common import merge_sort
 from mlirtri.lowering.mlir_common.index_values import (
     at_most_one,
@@ -108,8 +108,8 @@ def _scan(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result, parameters = result_and_parameters(op, operation)
     [x] = operands
     axis, combine = parameters["axis"], COMBINERS[parameters["kind"]]
-    if scans.is_marked(operation):
-        return scans.scan_as_reduction(x, result, axis, parameters["kind"])
+    if is_marked(operation):
+        return scan_as_reduction(x, result, axis, parameters["kind"])
     out = empty(result, sizes_of(x))
 
     def combined(accumulated: ir.Value, element: ir.Value) -> ir.Value:

@@ -17,11 +17,10 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
-from mlirtri.lowering.linalg import arrays, indexing, matmul, reductions, windows  # noqa: F401 - they hold rules
-from mlirtri.lowering.linalg import control as tri_to_linalg_control
+from mlirtri.lowering.linalg import arrays, imperative_functions, indexing, matmul, reductions, windows  # noqa: F401 - they hold rules
 from mlirtri.lowering.linalg.elementwise import RULES, SCALAR_RULES, elementwise
 from mlirtri.lowering.linalg.rewrites import decompose_all, has_masks, select_by_masks, tri_operations
-from mlirtri.lowering.linalg.scans import is_marked, mark_scans
+from mlirtri.lowering.linalg.scans_as_reductions import is_marked, mark_scans
 from mlirtri.lowering.mlir_common import memory_spaces
 from mlirtri.lowering.mlir_common.attributes import KEEPS_BOUNDS
 from mlirtri.lowering.mlir_common.imperative import is_imperative
@@ -62,7 +61,7 @@ def translate(source: ir.Module) -> ir.Module:
     fill = _fill_function
     if has_control(source):
         refuse_beside_loops(source, next(filter(_is_control, all_operations(source)), None))
-        fill = tri_to_linalg_control.fill_function
+        fill = imperative_functions.fill_function
     with ir.InsertionPoint(result.body):
         for function in source.body.operations:
             if is_declaration(function):

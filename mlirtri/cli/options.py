@@ -27,7 +27,7 @@ class Argument(click.ParamType):
     name = "NAME=VALUE"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from mlirtri.kernels.arguments import parse_argument
+        from mlirtri.kernels.argument_text import parse_argument
 
         try:
             return parse_argument(value)

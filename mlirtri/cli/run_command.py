@@ -55,7 +55,7 @@ def run(
     element differs by more than rounding explains.
     """
     from mlirtri.cli.data_files import abstract, check_output, read_inputs, write_results
-    from mlirtri.kernels.arguments import summary
+    from mlirtri.kernels.argument_text import summary
 
     if expected is not None and expected not in PIPELINES:
         _read(expected)  # what is wrong with the file is said before anything runs
@@ -107,7 +107,7 @@ def data_of(kernel: Kernel, arrays: Mapping[str, np.ndarray], given: Mapping[str
     """Return the values of a kernel's run-time parameters: arrays of files, values that are given, random data."""
     from mlirtri.calls.arrays import as_torch  # loads torch
     from mlirtri.cli.data_files import typed
-    from mlirtri.kernels.arguments import data_for, device_for
+    from mlirtri.kernels.argument_text import data_for, device_for
 
     device, values = device_for(kernel.target), {}
     names = [parameter.name for parameter in kernel.interface.parameters]

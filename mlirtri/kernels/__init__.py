@@ -21,5 +21,5 @@
 - `fusion_report.py`: `kernel.fusion`. `task_report.py`: `kernel.tasks`.
 - `saved.py`: kernels as folders that are loaded without the compiler; `saved_files.py` finds out whether they changed;
   `c_interface.py` is for C programs.
-- `arguments.py`: arguments as the command line writes them, random data, summaries of results.
+- `argument_text.py`: arguments as the command line writes them, random data, summaries of results.
 """

@@ -22,7 +22,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from mlirtri.errors import KernelError, SourceNotAvailableError, Span
-from mlirtri.kernels.arguments import parse_argument
+from mlirtri.kernels.argument_text import parse_argument
 from mlirtri.kernels.jit import JitFunction
 
 _EXECUTED = (

@@ -9,8 +9,8 @@
 - `subjects.py`: what can be compared. `columns.py`: pipelines, targets, schedules, variants.
 - `libraries.py`: NumPy, torch, Numba, … `eager.py`: the plain Python function on torch or NumPy.
 - `tables.py`: for the terminal. `reports.py`: CSV, Markdown, and `report.html`. `changes.py`: since an earlier one.
-- `profile.py`: where the time of a call goes. `launch_costs.py`: costs kernel by kernel. `limits.py`: what the machine
-  can do at most.
+- `profile.py`: where the time of a call goes. `launch_costs.py`: costs kernel by kernel. `machine_limits.py`:
+  what the machine can do at most.
 - `why.py`: why a row is slower. `machine_code.py`: what its hot loop is made of. `bisection.py`: where numbers change.
 - `tracing.py`: a trace page of kernels by several pipelines, with costs.
 - `copies.py`: copies of arguments for calls that write them.

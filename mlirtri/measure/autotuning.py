@@ -30,7 +30,7 @@ from mlirtri.errors import (
     UnknownOptionError,
     did_you_mean,
 )
-from mlirtri.kernels.arguments import data_for, device_for
+from mlirtri.kernels.argument_text import data_for, device_for
 from mlirtri.kernels.configuration import Config
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel

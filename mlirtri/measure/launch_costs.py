@@ -25,7 +25,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import WITHOUT_TVM, Pipeline, pipeline_for
 from mlirtri.measure.columns import Column
 from mlirtri.measure.comparison import Contender, preparation, run_each
-from mlirtri.measure.limits import limits, raised_limits
+from mlirtri.measure.machine_limits import limits, raised_limits
 from mlirtri.measure.rows import LaunchCost
 from mlirtri.measure.subjects import Subject
 

@@ -24,7 +24,7 @@ from mlirtri.measure.comparison import (
     time_rounds,
 )
 from mlirtri.measure.launch_costs import add_costs
-from mlirtri.measure.limits import limits
+from mlirtri.measure.machine_limits import limits
 from mlirtri.measure.rows import LaunchCost, strict
 from mlirtri.measure.subjects import ProgramSubject, Subject, subjects_of
 from mlirtri.measure.tables import cost_cells, shown_seconds, table_of, text_of

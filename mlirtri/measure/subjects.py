@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from mlirtri.errors import KernelError, KernelTypeError
-from mlirtri.kernels.arguments import data_for, device_for, random_array
+from mlirtri.kernels.argument_text import data_for, device_for, random_array
 from mlirtri.kernels.graph import Graph
 from mlirtri.kernels.jit import JitFunction, jit
 from mlirtri.kernels.kernel import Kernel

@@ -10,7 +10,7 @@ from mlirtri.errors import KernelError
 from mlirtri.lowering.pipelines import pipeline_for
 from mlirtri.measure.columns import Column, columns_of
 from mlirtri.measure.comparison import Extras, compared
-from mlirtri.measure.limits import FOOTPRINTS, limits
+from mlirtri.measure.machine_limits import FOOTPRINTS, limits
 from mlirtri.measure.rows import Comparison
 from mlirtri.measure.subjects import Subject, subjects_of
 from mlirtri.trace.data import Trace, TracedKernel

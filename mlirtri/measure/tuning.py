@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mlirtri.errors import DeviceError, KernelTypeError
-from mlirtri.kernels.arguments import data_for, device_for
+from mlirtri.kernels.argument_text import data_for, device_for
 from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options

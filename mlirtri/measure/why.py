@@ -20,8 +20,8 @@ from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.lowering.core.target import host_threads
 from mlirtri.lowering.pipelines import WITHOUT_TVM
-from mlirtri.measure.limits import limits
 from mlirtri.measure.machine_code import LoopCode, function_text, hottest_loop
+from mlirtri.measure.machine_limits import limits
 from mlirtri.measure.rows import LaunchCost
 from mlirtri.measure.tables import shown_seconds
 

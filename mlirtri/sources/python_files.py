@@ -26,7 +26,7 @@ from mlirtri.errors import (
     UnknownNameError,
     did_you_mean,
 )
-from mlirtri.kernels.arguments import random_array
+from mlirtri.kernels.argument_text import random_array
 from mlirtri.kernels.graph import Graph
 from mlirtri.kernels.jit import JitFunction, jit
 from mlirtri.language.names import Tensor

@@ -11,7 +11,7 @@ import mlirtri as mt
 from mlirtri.cli.main import commands
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype, find_dtype
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.kernels.arguments import random_tensor, summary
+from mlirtri.kernels.argument_text import random_tensor, summary
 from mlirtri.measure.accuracy import absolute_error, is_float, ulp_error
 
 A = np.linspace(-1, 1, 12).reshape(3, 4) + 1j * np.linspace(2, 0.5, 12).reshape(3, 4)

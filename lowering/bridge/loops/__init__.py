@@ -8,7 +8,7 @@ Read in this order:
 
 - `loops_to_primfunc.py`: the entry point.
 - `function_translation.py`: the translation of one function and its table of rules; memory and complex values.
-- `control.py`: the rules of scf.
+- `control_flow.py`: the rules of scf.
 - `values.py`: which expression an SSA value is, and when it is evaluated.
 - `memory.py`: the buffers behind memrefs and their views.
 - `addresses.py`: index arithmetic, which does not wrap around.

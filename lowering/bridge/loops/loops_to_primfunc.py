@@ -19,7 +19,7 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.bridge.loops import control as loop_control
+from mlirtri.lowering.bridge.loops import control_flow
 from mlirtri.lowering.bridge.loops.function_translation import STATEMENT_RULES, LoopTranslation
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES
 from mlirtri.lowering.core.stage import TILE_KERNEL
@@ -28,7 +28,7 @@ from mlirtri.lowering.mlir_common.reading import dtype_of, is_shaped
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, LOCATION, PrimFunc, Range, SBlock, SBlockRealize, tirx
 
-__all__ = ["ImperativeFunction", "build_imperative", "loop_control"]
+__all__ = ["ImperativeFunction", "build_imperative", "control_flow"]
 _OPAQUE = 8
 """TVM's fusion skips functions of this pattern."""
 _TERMINATORS = frozenset({"func.return", "scf.yield", "scf.condition", "scf.reduce", "scf.reduce.return"})

@@ -77,7 +77,7 @@ def _traced(routine: str, options: dict[str, int], kinds: list[ir.RankedTensorTy
     from mlirtri.lowering.importers.from_torch.decompositions.matrices.lapack import Routine
     from mlirtri.lowering.importers.from_torch.graph_passes import items, known_results, python_numbers
     from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
-    from mlirtri.lowering.importers.from_torch.tracing.tracing import EXPORTING
+    from mlirtri.lowering.importers.from_torch.tracing.traceable_modules import EXPORTING
 
     examples = tuple(torch.ones(tuple(kind.shape), dtype=_dtype(kind)) for kind in kinds)
     with EXPORTING, warnings.catch_warnings():

@@ -13,7 +13,7 @@ Read `mlir_to_linalg.py` first: it lists the steps in the order in which they ru
 - `control_flow.py`: branches between blocks, `affine` and parallel loops → `scf`
 - `global_variables.py`: `ml_program.global` → constants and state
 - `constants.py`: large constants → bound parameters
-- `limits.py`: programs that are too large, unknown operations
+- `refused_programs.py`: programs that are too large, unknown operations
 - `signatures.py`: scalar arguments and results → rank-0 tensors
 - `storage_types.py`: 8-bit floats, odd widths and signs → signless integers of 8 to 64 bits
 - `sizes/`: dynamic shapes

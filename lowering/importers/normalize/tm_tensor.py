@@ -18,7 +18,7 @@ from mlirtri.errors import ProgramIndexError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.tm_tensor_attention import attention
 from mlirtri.lowering.linalg.arrays import less
-from mlirtri.lowering.linalg.scans import kind_of, scan_as_reduction
+from mlirtri.lowering.linalg.scans_as_reductions import kind_of, scan_as_reduction
 from mlirtri.lowering.mlir_common import merge_sort
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import ERROR

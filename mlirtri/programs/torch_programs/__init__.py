@@ -17,7 +17,7 @@ export.
 - `flat_calls.py`: the fast path of calls with tensors alone
 - `backend.py`: the backend of `torch.compile`
 - `compile_report.py`: `mt.torch_report`, what it compiled and what torch runs eagerly
-- `functions.py`: AOTAutograd's graphs as kernels; `dynamic_graphs.py`: one for all sizes of a graph
+- `traced_functions.py`: AOTAutograd's graphs as kernels; `dynamic_graphs.py`: one for all sizes of a graph
 - `custom_op.py`: `mt.torch_op`; `kernel_calls.py`: programs that call such operators, which are lowered with them;
   `partitions.py`: graphs of torch.compile, which are split at such operators
 """

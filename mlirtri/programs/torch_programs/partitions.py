@@ -14,7 +14,7 @@ import torch
 from torch.fx.passes.split_module import split_module
 
 from mlirtri.programs.torch_programs.custom_op import OPERATORS
-from mlirtri.programs.torch_programs.functions import TracedFunction
+from mlirtri.programs.torch_programs.traced_functions import TracedFunction
 
 
 def compiled_in_parts(graph: torch.fx.GraphModule, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:

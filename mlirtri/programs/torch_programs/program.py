@@ -26,7 +26,7 @@ from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.decomposed_programs import decomposed
 from mlirtri.lowering.importers.from_torch.graph_passes import half_complex
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
-from mlirtri.lowering.importers.from_torch.tracing.tracing import (
+from mlirtri.lowering.importers.from_torch.tracing.traceable_modules import (
     EXPORTING,
     keep_strides_of_attention,
     replace_prims_views,

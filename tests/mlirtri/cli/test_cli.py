@@ -15,7 +15,7 @@ import torch
 from tolerances import tolerance
 
 import mlirtri as mt
-from mlirtri.kernels.arguments import summary
+from mlirtri.kernels.argument_text import summary
 from mlirtri.sources.python_files import load_kernel
 
 

@@ -11,7 +11,7 @@ import pytest
 import mlirtri as mt
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.errors import KernelError
-from mlirtri.kernels.arguments import parse_argument
+from mlirtri.kernels.argument_text import parse_argument
 from mlirtri.language.names import Tensor
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import mlirtri as mt
 from mlirtri.errors import KernelMemoryError, KernelTypeError, KernelValueError
-from mlirtri.kernels.arguments import parse_argument, random_array
+from mlirtri.kernels.argument_text import parse_argument, random_array
 
 A = np.ones(3, np.float32)
 

@@ -12,10 +12,9 @@ import torch
 import mlirtri as mt
 from mlirtri.cli.main import run_command
 from mlirtri.lowering.fusion import cost_guard
-from mlirtri.measure import launch_costs, why
-from mlirtri.measure import limits as limits_of_machine
-from mlirtri.measure.limits import Limits
+from mlirtri.measure import launch_costs, machine_limits, why
 from mlirtri.measure.machine_code import LoopCode, hottest_loop, innermost_loops
+from mlirtri.measure.machine_limits import Limits
 from mlirtri.measure.rows import Comparison, LaunchCost, Row
 from mlirtri.measure.why import why_slower
 
@@ -73,9 +72,9 @@ def test_the_roofline_takes_the_tighter_of_two_limits():
 
 def test_limits_that_a_kernel_exceeds_are_measured_again_once_and_kept(tmp_path, monkeypatch):
     measured = iter([Limits(1e9, {10: 4e9, 1000: 2e9}), Limits(4e9, {10: 3e9, 1000: 5e9})])
-    monkeypatch.setattr(limits_of_machine, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(limits_of_machine, "_measured", lambda: next(measured))
-    for function in (limits_of_machine.limits, limits_of_machine.raised_limits):
+    monkeypatch.setattr(machine_limits, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(machine_limits, "_measured", lambda: next(measured))
+    for function in (machine_limits.limits, machine_limits.raised_limits):
         function.cache_clear()
     try:
         work = LaunchCost("k", None, 10, 100_000, 1, None)
@@ -83,9 +82,9 @@ def test_limits_that_a_kernel_exceeds_are_measured_again_once_and_kept(tmp_path,
         # It would be 2 and 1.25 by the first limits.
         assert launch_costs._cost(work, 5e-5).roofline == 0.5
         assert launch_costs._cost(work, 8e-5).roofline == 0.3125
-        assert limits_of_machine.limits() == Limits(4e9, {10: 4e9, 1000: 5e9})
+        assert machine_limits.limits() == Limits(4e9, {10: 4e9, 1000: 5e9})
     finally:
-        for function in (limits_of_machine.limits, limits_of_machine.raised_limits):
+        for function in (machine_limits.limits, machine_limits.raised_limits):
             function.cache_clear()
 
 

@@ -4,8 +4,8 @@
 *Refuses* most functions of quantised tensors, and writes to `tensor.data`. Only `mlirtri/programs/torch_programs`
 imports this package.
 
-- `tracing.py`: the mode that replaces functions, and operators on Python numbers
-- `functions.py`: functions whose C++ reads elements
+- `traceable_modules.py`: the mode that replaces functions, and operators on Python numbers
+- `data_dependent_functions.py`: functions whose C++ reads elements
 - `ctc_losses.py`: losses of sequences without alignment
 - `quantized_tensors.py`: quantised tensors as integers, scale and zero point
 """

@@ -17,7 +17,7 @@ from mlirtri.lowering.schedule.cpu.attention.masks import Magnitudes, Sight, sig
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for, loop_kind
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_right
-from mlirtri.lowering.schedule.cpu.rows.passes import RowWriter, unit_of_bounds
+from mlirtri.lowering.schedule.cpu.rows.row_loops import RowWriter, unit_of_bounds
 from mlirtri.lowering.schedule.cpu.rows.rule import with_statement
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.tir.product_recognition import Product

@@ -6,7 +6,7 @@ with None blocks without shared rows, and rows longer than half of the second-le
 Read in this order:
 
 - `rule.py`: which functions, and the parallel loop over rows.
-- `passes.py`: the statements of one row, in vectors along it.
+- `row_loops.py`: the statements of one row, in vectors along it.
 - `columns.py`: several rows at once, where rows are neighbours in memory.
 - `block_sums.py`: fp64 sums whose blocks are added in fp32.
 

@@ -15,7 +15,7 @@ from functools import reduce
 from typing import Any
 
 from mlirtri.lowering.schedule.cpu.nests.wide_sums import NARROW, STEPS, is_special
-from mlirtri.lowering.schedule.cpu.rows.passes import RowWriter
+from mlirtri.lowering.schedule.cpu.rows.row_loops import RowWriter
 from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step
 from mlirtri.lowering.tir.statements import index, plus

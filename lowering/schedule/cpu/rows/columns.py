@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
-from mlirtri.lowering.schedule.cpu.rows.passes import ROW, VALUE, RowWriter
+from mlirtri.lowering.schedule.cpu.rows.row_loops import ROW, VALUE, RowWriter
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step, are_neighbours
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, in_order, integers_of, loaded, stored, vectorizable

@@ -15,7 +15,7 @@ SMALL = 1 << 22
 
 def _call(kernel: Any) -> None:
     from mlirtri.dialect.base.sizes import is_dynamic
-    from mlirtri.kernels.arguments import random_array
+    from mlirtri.kernels.argument_text import random_array
 
     interface = kernel.interface
     types = [parameter.type for parameter in interface.parameters]
@@ -87,7 +87,7 @@ def _manifest(data: bytes, report: Any) -> None:
 
 
 def _argument(data: bytes, report: Any) -> None:
-    from mlirtri.kernels.arguments import parse_argument, random_array
+    from mlirtri.kernels.argument_text import parse_argument, random_array
     from mlirtri.language.names import Tensor
 
     name, value = parse_argument(data.decode("utf-8", "replace"))

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.forks import renewed
-from mlirtri.lowering.importers.from_torch.tracing.functions import FUNCTIONS
+from mlirtri.lowering.importers.from_torch.tracing.data_dependent_functions import FUNCTIONS
 from mlirtri.lowering.importers.from_torch.tracing.quantized_tensors import QuantisedTensors
 
 aten, prims = torch.ops.aten, torch.ops.prims

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from mlirtri.errors import ArgumentMismatchError
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
-from mlirtri.lowering.importers.from_torch.tracing.tracing import EXPORTING
+from mlirtri.lowering.importers.from_torch.tracing.traceable_modules import EXPORTING
 from mlirtri.programs.torch_programs.calling_convention import ArgumentLeaf, Calling, Returned
 from mlirtri.programs.torch_programs.dynamic_graphs import DynamicKernel, NotForAllSizes, dynamic_kernel
 from mlirtri.programs.torch_programs.graphs import bind_attributes, bound_last
