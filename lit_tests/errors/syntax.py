@@ -3,7 +3,6 @@
 # RUN: not mlirtri emit %s::listed --stage=tri 2>&1 | FileCheck %s --check-prefix=LIST
 # RUN: not mlirtri emit %s::yielding --stage=tri 2>&1 | FileCheck %s --check-prefix=YIELD
 # RUN: not mlirtri emit %s::choosing --stage=tri 2>&1 | FileCheck %s --check-prefix=IF
-# RUN: not mlirtri emit %s::starred --stage=tri 2>&1 | FileCheck %s --check-prefix=STAR
 
 import mlirtri as mt
 
@@ -18,7 +17,7 @@ def guarded(a: Vector):
         return a
 
 
-# TRY: {{.*}}syntax.py:15:5: error: a kernel cannot contain `try`
+# TRY: {{.*}}syntax.py:14:5: error: a kernel cannot contain `try`
 # TRY-NEXT: {{^}}        try:
 # TRY-NEXT: {{^}}        ^
 # TRY-NEXT: help:
@@ -29,7 +28,7 @@ def listed(a: Vector):
     return {each for each in a}
 
 
-# LIST: {{.*}}syntax.py:29:12: error: a key is known at compile time, and a tensor float32[] is not
+# LIST: {{.*}}syntax.py:28:12: error: a key is known at compile time, and a tensor float32[] is not
 # LIST-NEXT: return {each for each in a}
 # LIST-NEXT: {{^}}               ^~~~~~~~~~~~~~~~~~~~
 
@@ -39,7 +38,7 @@ def yielding(a: Vector):
     yield a
 
 
-# YIELD: {{.*}}syntax.py:39:5: error: a kernel cannot contain `yield`
+# YIELD: {{.*}}syntax.py:38:5: error: a kernel cannot contain `yield`
 
 
 @mt.jit
@@ -49,15 +48,7 @@ def choosing(a: Vector):
     return a
 
 
-# IF: {{.*}}syntax.py:47:8: error: the truth of a tensor bool[4] is not one of true and false
+# IF: {{.*}}syntax.py:46:8: error: the truth of a tensor bool[4] is not one of true and false
 # IF-NEXT: if a > 0:
 # IF-NEXT: {{^}}           ^~~~~
 # IF-NEXT: help: use .any() or .all(), or where(
-
-
-@mt.jit
-def starred(a: Vector, *rest):
-    return a
-
-
-# STAR: error: starred takes *rest, which a kernel cannot

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -38,7 +38,7 @@ class TensorParameter:
 
 @dataclass(frozen=True)
 class ConstantParameter:
-    """A compile-time value: int, bool, str, None, dtype, tuple or `ListConstant` of those, or a function."""
+    """A compile-time value: number, text, None, dtype, function, `SliceConstant`, tuple or `ListConstant` of those."""
 
     name: str
     value: Any
@@ -54,10 +54,58 @@ class ListConstant:
         return repr(list(self.elements))
 
 
+@dataclass(frozen=True)
+class SliceConstant:
+    """A slice among compile-time values, which have to be hashable."""
+
+    parts: tuple[Any, Any, Any]
+
+    def __repr__(self) -> str:
+        return repr(slice(*self.parts))
+
+
+@dataclass(frozen=True)
+class ContainerParameter:
+    """A tuple, list or dict that holds tensors: each of its elements is a parameter."""
+
+    name: str
+    kind: type
+    """`tuple`, `list`, `dict`, or the class of a named tuple."""
+    keys: tuple[Any, ...]
+    """Of a dict, in order."""
+    parts: tuple[Parameter, ...]
+
+    def of(self, parts: Sequence[Any]) -> Any:
+        """Return the container with these elements."""
+        if self.kind is dict:
+            return dict(zip(self.keys, parts, strict=True))
+        return self.kind(*parts) if hasattr(self.kind, "_fields") else self.kind(parts)
+
+
+Parameter = TensorParameter | ConstantParameter | ContainerParameter
+
+
+def flat_parameters(parameters: Iterable[Parameter]) -> list[TensorParameter | ConstantParameter]:
+    """Return the parameters in order, with the elements of containers in their place."""
+    flat: list[TensorParameter | ConstantParameter] = []
+    for parameter in parameters:
+        flat += flat_parameters(parameter.parts) if isinstance(parameter, ContainerParameter) else [parameter]
+    return flat
+
+
+def value_of_parameter(parameter: Parameter, value_of: Callable[[TensorParameter | ConstantParameter], Any]) -> Any:
+    """Return what a parameter's name holds, of the value of each element, which are asked for in order."""
+    if isinstance(parameter, ContainerParameter):
+        return parameter.of([value_of_parameter(part, value_of) for part in parameter.parts])
+    return value_of(parameter)
+
+
 def python_value(constant: Any) -> Any:
     """Return the Python value of a compile-time value, with new lists."""
     if isinstance(constant, ListConstant):
         return [python_value(element) for element in constant.elements]
+    if isinstance(constant, SliceConstant):
+        return slice(*constant.parts)
     if isinstance(constant, tuple):
         return tuple(python_value(element) for element in constant)
     return constant
@@ -67,13 +115,18 @@ def python_value(constant: Any) -> Any:
 class Specialization:
     """Parameters in signature order, and the semantics, ``"numpy"`` or ``"torch"``."""
 
-    parameters: tuple[TensorParameter | ConstantParameter, ...]
+    parameters: tuple[Parameter, ...]
     semantics: str
 
     @property
     def tensors(self) -> tuple[TensorParameter, ...]:
         """Return the run-time parameters in order: the arguments of the MLIR function."""
-        return tuple(p for p in self.parameters if isinstance(p, TensorParameter))
+        return tuple(p for p in self.flat if isinstance(p, TensorParameter))
+
+    @property
+    def flat(self) -> list[TensorParameter | ConstantParameter]:
+        """Return the parameters in order, with the elements of containers in their place."""
+        return flat_parameters(self.parameters)
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,11 @@ from mlirtri.lowering.core.interface import (
     Leaf,
     RuntimeCheck,
     TensorParameter,
+    flat_parameters,
     like,
     parts_of,
     python_value,
+    value_of_parameter,
 )
 from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.dependence.declared_loops import check as check_declared_loops
@@ -70,8 +72,14 @@ def lower(tree: KernelTree, context: CompileContext) -> ir.Module:
 
 def _argument_locations(tree: KernelTree) -> list[ir.Location]:
     arguments = tree.node.args
-    nodes = {a.arg: a for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-    return [location_of(span_of_node(tree.file, nodes[p.name]), p.name) for p in tree.specialization.tensors]
+    rest = [node for node in (arguments.vararg, arguments.kwarg) if node is not None]
+    nodes = {a.arg: a for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest)}
+    return [
+        location_of(span_of_node(tree.file, nodes[parameter.name]), part.name)
+        for parameter in tree.specialization.parameters
+        for part in flat_parameters([parameter])
+        if isinstance(part, TensorParameter)
+    ]
 
 
 def _emit_body(tree: KernelTree, context: CompileContext, function: Any, block: ir.Block) -> None:
@@ -79,16 +87,18 @@ def _emit_body(tree: KernelTree, context: CompileContext, function: Any, block: 
     builder = new_language(tree.specialization.semantics, block, context)
     scope = Scope(tree.function, context.captures)
     types = iter(emit_prologue(builder, function, block, parameters))
-    arguments, memories = iter(block.arguments), []
-    for parameter in tree.specialization.parameters:
+    arguments, memories = iter(block.arguments), list[TriValue]()
+
+    def value_of(parameter: TensorParameter | ConstantParameter) -> Any:
         if isinstance(parameter, ConstantParameter):
-            scope.locals[parameter.name] = from_outside(
-                python_value(parameter.value), "it is an argument of the kernel"
-            )
-        else:
-            value = argument_value(next(arguments), next(types), parameter, len(memories))
-            scope.locals[parameter.name] = with_linear_form(builder, value, parameter.name)
-            memories.append(scope.locals[parameter.name])
+            return python_value(parameter.value)
+        value = argument_value(next(arguments), next(types), parameter, len(memories))
+        memories.append(with_linear_form(builder, value, parameter.name))
+        return memories[-1]
+
+    for parameter in tree.specialization.parameters:
+        value = value_of_parameter(parameter, value_of)
+        scope.locals[parameter.name] = from_outside(value, "it is an argument of the kernel")
     value = visit_body(FunctionContext(builder, scope, tree.file), tree.node.body)
     if builder.block_threads:
         function.attributes[TILE_KERNEL] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), builder.block_threads)

@@ -20,7 +20,7 @@ from mlirtri import settings
 from mlirtri.cache.digests import Description, NoDescription, describe, digest_of, source_of
 from mlirtri.compiler.versions import sources_digest, versions
 from mlirtri.lowering.core.cpu import cache_bytes, cpu_flags
-from mlirtri.lowering.core.interface import ConstantParameter, Specialization
+from mlirtri.lowering.core.interface import ConstantParameter, ContainerParameter, Specialization
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import INTERPRETER, LazyLowering, Pipeline
 
@@ -101,6 +101,9 @@ def _versions() -> dict[str, str]:
 
 
 def _parameter(parameter: Any) -> Description:
+    if isinstance(parameter, ContainerParameter):
+        keys = _described(f"the argument {parameter.name!r}", (parameter.kind, parameter.keys))
+        return [parameter.name, "container", keys, [_parameter(part) for part in parameter.parts]]
     if isinstance(parameter, ConstantParameter):
         value = _described(f"the argument {parameter.name!r}", parameter.value)
         return [parameter.name, "constant", value]
@@ -116,4 +119,4 @@ def _described(what: str, value: Any) -> Description:
 
 def constants_of(specialization: Specialization) -> dict[str, Any]:
     """Return the compile-time arguments by name: paths to captured values may begin at one."""
-    return {p.name: p.value for p in specialization.parameters if isinstance(p, ConstantParameter)}
+    return {p.name: p.value for p in specialization.flat if isinstance(p, ConstantParameter)}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any
 from weakref import WeakValueDictionary
@@ -26,6 +27,8 @@ from mlirtri.errors import DeviceError, KernelError, KernelTypeError, Span
 from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.language.arguments import is_torch, parameter_of
+from mlirtri.language.containers import at, run_time_paths
+from mlirtri.language.containers import mapped as mapped_argument
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.core.interface import ConstantParameter, TensorParameter, identifier_of
 from mlirtri.lowering.core.stage import CompileContext
@@ -209,23 +212,27 @@ class Graph:
         return values
 
     def _dispatch_of(self, function: Any, named: dict[str, Any], span: Span) -> Dispatch:
-        abstract = {name: self._abstract(value, name, span) for name, value in named.items()}
+        abstract = {
+            name: mapped_argument(value, partial(self._abstract, name=name, span=span)) for name, value in named.items()
+        }
         try:
             specialization = function.signature.specialize(abstract, "torch")
         except KernelError as error:
             raise type(error)(error.message, span, help=error.help, notes=error.notes) from None
         options = function.options.over(self.options)
         arguments = []
-        for parameter, value in zip(specialization.parameters, named.values(), strict=True):
+        paths = iter(run_time_paths(specialization.parameters))
+        for parameter in specialization.flat:
             if isinstance(parameter, ConstantParameter):
                 arguments.append(None)
-            elif parameter.is_memory:
+                continue
+            value = at(tuple(named.values()), next(paths))
+            if parameter.is_memory:
                 raise KernelTypeError(
                     f"{function.__name__}(): {parameter.name!r} is a pointer, which graphs do not pass", span,
                     help="annotate it with mt.Tensor",
                 )  # fmt: skip
-            else:
-                arguments.append(ValueNumber(value.number) if isinstance(value, Value) else value)
+            arguments.append(ValueNumber(value.number) if isinstance(value, Value) else value)
         return Dispatch(
             function.__mlirtri_function__, specialization.parameters, tuple(arguments), self._count,
             span, options.semantics or "torch", **language_options(options),

@@ -22,9 +22,9 @@ from mlirtri.kernels.lookup import UNKNOWN, Entry, Lookup, tick
 from mlirtri.kernels.options import Options, language_options, resolved
 from mlirtri.kernels.recompiles import History, Recompiles, facts_of
 from mlirtri.language.arguments import is_dlpack
+from mlirtri.language.containers import leaves, mapped, run_time_paths
 from mlirtri.language.names import Tensor
 from mlirtri.language.signature import Signature, key_of, stand_in
-from mlirtri.lowering.core.interface import ConstantParameter
 from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.pipelines import INTERPRETER, Pipeline
 
@@ -221,9 +221,7 @@ class JitFunction:
         facts = facts_of(self.signature, request.specialization, compiled.kernel, compiled.captures)
         if (explanation := self._history.add(facts, compiled.is_new)) is not None:
             compiled.kernel.explanation = explanation
-        parameters = request.specialization.parameters
-        runtime = tuple(position for position, p in enumerate(parameters) if not isinstance(p, ConstantParameter))
-        return Entry(compiled.kernel, runtime, compiled.captures)
+        return Entry(compiled.kernel, run_time_paths(request.specialization.parameters), compiled.captures)
 
     @public
     def par_compile(
@@ -276,16 +274,16 @@ class JitFunction:
 
 def _without_dlpack(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the arguments with torch tensors in place of those of other libraries; themselves if there are none."""
-    if not any(map(is_dlpack, arguments)):
+    if not any(map(is_dlpack, leaves(arguments))):
         return arguments
     from mlirtri.calls.arrays import of_dlpack  # loads torch
 
-    return tuple(map(of_dlpack, arguments))
+    return tuple([mapped(argument, of_dlpack) for argument in arguments])
 
 
 def _graph_of(arguments: tuple[Any, ...]) -> Any:
     """Return the graph that records a call with these arguments; None for a call that runs."""
-    return next((a.__mlirtri_graph__ for a in arguments if hasattr(type(a), "__mlirtri_value__")), None)
+    return next((a.__mlirtri_graph__ for a in leaves(arguments) if hasattr(type(a), "__mlirtri_value__")), None)
 
 
 @public

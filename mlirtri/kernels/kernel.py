@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.compiler.records import COMPILING, Compilation, Passes, Texts
 from mlirtri.compiler.traces import texts_of
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelError, SkippedStep, UnknownOptionError
+from mlirtri.language.containers import run_time_leaves
 from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.core.interface import Capture, Interface
 from mlirtri.lowering.core.target import Target
@@ -237,6 +238,8 @@ class Kernel:
             if out is not None and any(parameter.name == "out" for parameter in self.interface.parameters):
                 # A parameter named `out` takes precedence, as in a call of the function.
                 keywords, out = {**keywords, "out": out}, None
+            if any(isinstance(argument, (tuple, list, dict)) for argument in arguments):
+                arguments = run_time_leaves(arguments)
             if keywords or len(arguments) != len(self.interface.parameters):
                 arguments = self.ordered(arguments, keywords)
             return self.runner(arguments, out)

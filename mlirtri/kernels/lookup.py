@@ -25,6 +25,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.language.arguments import NUMBERS, is_array, is_torch
+from mlirtri.language.containers import at
 from mlirtri.language.signature import Signature
 from mlirtri.lowering.core.interface import Capture
 
@@ -43,15 +44,18 @@ class Entry:
     """A kernel for one argument key, with the captured outside values."""
 
     kernel: Kernel
-    runtime: tuple[int, ...]
-    """Positions of the parameters that exist at run time."""
+    runtime: tuple[Any, ...]
+    """Where the parameters that exist at run time are: positions, and paths into containers."""
     captures: Sequence[Capture] = ()
     used: int = 0
     """The number of its last call."""
+    takes_all: bool = field(init=False)
+    """Whether no argument is a container."""
     is_stale: Callable[[], bool] | None = field(init=False)
     """Returns whether a captured value may have changed, faster than `is_current`; None without captures."""
 
     def __post_init__(self) -> None:
+        self.takes_all = all(isinstance(path, int) for path in self.runtime)
         self.is_stale = _stale(self.captures) if self.captures else None
 
     def is_current(self) -> bool:
@@ -60,9 +64,9 @@ class Entry:
     def call(self, arguments: tuple[Any, ...], out: Any) -> Any:
         """Run on the bound arguments."""
         self.used = tick()
-        if len(arguments) == len(self.runtime):
+        if self.takes_all and len(arguments) == len(self.runtime):
             return self.kernel(*arguments, out=out)
-        return self.kernel(*[arguments[position] for position in self.runtime], out=out)
+        return self.kernel(*[at(arguments, path) for path in self.runtime], out=out)
 
 
 def _stale(captures: Sequence[Capture]) -> Callable[[], bool]:
@@ -122,9 +126,11 @@ class Lookup:
 
 
 def _finder(
-    signature: Signature, count: int, keywords: tuple[str, ...], values: tuple[Any, ...], runtime: tuple[int, ...]
+    signature: Signature, count: int, keywords: tuple[str, ...], values: tuple[Any, ...], runtime: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], Callable[..., Any]] | None:
     """Return the function that finds and runs, and the one that remembers; None where a key needs more than facts."""
+    if signature.variadic:
+        return None
     parameters = list(signature.parameters)
     sources = {name: f"v{position}" for position, name in enumerate(parameters[:count])}
     sources |= {name: f"v{count + position}" for position, name in enumerate(keywords) if name in signature.parameters}

@@ -157,7 +157,7 @@ def facts_of(
 ) -> list[Fact]:
     """Return what a kernel depends on."""
     facts: list[Fact] = []
-    for parameter in specialization.parameters:
+    for parameter in specialization.flat:
         if isinstance(parameter, ConstantParameter):
             facts += _constant_facts(parameter, signature.annotations.get(parameter.name))
         else:

@@ -7,5 +7,6 @@
 
 - `dimensions.py`: `dyn`, the sizes known at run time only.
 - `names.py`: `Tensor`, `Ref`, `@macro`, and stubs of the functions of the language.
-- `arguments.py`: one argument, its type and what it is. `signature.py`: all of a call, as a `Specialization`; its key.
+- `arguments.py`: one argument, its type and what it is. `containers.py`: one that is a tuple, list or dict of
+  tensors. `signature.py`: all of a call, as a `Specialization`; its key.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -15,7 +15,7 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
 from mlirtri.language.dimensions import Dyn, named
 from mlirtri.language.names import Tensor, ptr
-from mlirtri.lowering.core.interface import ConstantParameter, ListConstant, TensorParameter
+from mlirtri.lowering.core.interface import ConstantParameter, ListConstant, SliceConstant, TensorParameter
 
 NUMBERS = (bool, int, float, complex)
 """Python's."""
@@ -177,22 +177,22 @@ def constant_of(value: Any) -> Any:
     if (dtype := find_dtype(value)) is not None:
         return dtype
     if isinstance(value, (tuple, list)):
-        if any(is_array(element) or is_torch(element) for element in value):
-            kind = type(value).__name__
-            raise KernelTypeError(f"a {kind} of tensors is not an argument kernels take: pass each by itself")
         elements = tuple(constant_of(element) for element in value)
         return ListConstant(elements) if isinstance(value, list) else elements
     if callable(value) or is_torch_device(value):
         return value
-    if isinstance(value, dict):
-        raise KernelTypeError("a dict is not an argument kernels take: give each value a parameter, f(**values)")
+    if isinstance(value, slice):
+        return SliceConstant((constant_of(value.start), constant_of(value.stop), constant_of(value.step)))
+    if isinstance(value, Iterator):
+        raise KernelTypeError(f"a {type(value).__name__} is not an argument kernels take: pass list(…) of it")
     if type(value).__module__.startswith("numpy.random"):
         raise KernelTypeError(
             "a random generator is not an argument kernels take: pass a seed, and make it in the kernel",
             help="rng = numpy.random.default_rng(seed)",
         )
     raise KernelTypeError(
-        f"a {type(value).__name__} is not an argument kernels take: pass tensors, arrays, numbers, strings or tuples"
+        f"a {type(value).__name__} is not an argument kernels take: pass tensors, arrays, numbers, strings, or tuples, "
+        "lists and dicts of these"
     )
 
 

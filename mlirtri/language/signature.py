@@ -19,13 +19,28 @@ from mlirtri.errors import (
     KernelError,
     KernelTypeError,
     Span,
-    UnsupportedSyntaxError,
     span_of_definition,
 )
-from mlirtri.language.arguments import COMPILE_TIME, NUMBERS, RUN_TIME, is_array, is_torch, parameter_of, semantics_of
+from mlirtri.language.arguments import COMPILE_TIME, NUMBERS, RUN_TIME, is_array, is_torch, semantics_of
+from mlirtri.language.containers import (
+    VARIADIC,
+    at,
+    container_key,
+    is_container,
+    leaves,
+    mapped,
+    parameter_tree,
+    run_time_paths,
+)
 from mlirtri.language.dimensions import Dyn, substituted, unified
 from mlirtri.language.names import Tensor, ptr
-from mlirtri.lowering.core.interface import Specialization, TensorParameter, bound_arguments
+from mlirtri.lowering.core.interface import (
+    Parameter,
+    Specialization,
+    TensorParameter,
+    bound_arguments,
+    flat_parameters,
+)
 from mlirtri.lowering.core.named_sizes import named_sizes, signature_program
 
 
@@ -36,19 +51,20 @@ class Signature:
         self.function = function
         self.parameters = dict(inspect.signature(function).parameters)
         self.annotations = self._annotations()
-        for name, parameter in self.parameters.items():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise UnsupportedSyntaxError(
-                    f"{function.__name__} takes *{name}, which a kernel cannot", self.span, help="name every parameter"
-                )
         self.signature = inspect.Signature(
             [p.replace(annotation=inspect.Parameter.empty) for p in self.parameters.values()]
         )
 
     @cached_property
     def positional(self) -> int:
-        named = any(parameter.kind is parameter.KEYWORD_ONLY for parameter in self.parameters.values())
-        return -1 if named else len(self.parameters)
+        """The number of arguments that a call gives in order; -1 where it has to be bound."""
+        kinds = {parameter.kind for parameter in self.parameters.values()}
+        return -1 if kinds & {inspect.Parameter.KEYWORD_ONLY, *VARIADIC} else len(self.parameters)
+
+    @cached_property
+    def variadic(self) -> frozenset[str]:
+        """The parameters that take the rest of a call's arguments."""
+        return frozenset(name for name, parameter in self.parameters.items() if parameter.kind in VARIADIC)
 
     def _annotations(self) -> dict[str, Any]:
         closure = inspect.getclosurevars(self.function).nonlocals if self.function.__closure__ else {}
@@ -112,6 +128,8 @@ class Signature:
             shown = "$dyn ptr of $dtype"
         else:
             shown = "$" if annotation is None else f"$ {annotation.__name__}"
+        stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+        name = stars.get(self.parameters[name].kind, "") + name
         return f"{name}: {shown}" + ("" if default is inspect.Parameter.empty else f" = {default!r}")
 
     @cached_property
@@ -122,7 +140,12 @@ class Signature:
     @cached_property
     def key_makers(self) -> list[Callable[[Any], Any]] | None:
         """Return the key function of each parameter; None if all are `key_of`."""
-        makers = [_key_maker(self.annotations.get(name)) for name in self.parameters]
+        makers = [
+            _key_maker_of_rest(self.annotations.get(name))
+            if name in self.variadic
+            else _key_maker(self.annotations.get(name))
+            for name in self.parameters
+        ]
         return makers if any(make is not key_of for make in makers) else None
 
     def bind(self, arguments: tuple[Any, ...], keywords: dict[str, Any], abstract: bool = False) -> dict[str, Any]:
@@ -140,26 +163,31 @@ class Signature:
 
     def specialize(self, arguments: dict[str, Any], semantics: str | None = None) -> Specialization:
         """Return the `Specialization` for these arguments; raises one `ArgumentMismatchError` for all misfits."""
-        parameters, problems = [], []
+        parameters, problems, taken = list[Parameter](), list[str](), set(arguments)
         for name, value in arguments.items():
+            annotation, is_variadic = self.annotations.get(name), name in self.variadic
             try:
-                parameters.append(parameter_of(name, value, self.annotations.get(name)))
+                parameters.append(parameter_tree(name, value, annotation, taken, is_variadic))
             except KernelTypeError as error:
-                problems.append(f"{name!r}: {error.message}")
+                separator = "" if error.message.startswith(("[", "**")) else ": "
+                problems.append(f"{name!r}{separator}{error.message}")
         problems += self._misfitting_sizes(parameters, arguments) if not problems else []
         if problems:
             shown = "\n  ".join(problems)
             raise ArgumentMismatchError(f"{self.function.__name__}(): arguments do not fit\n  {shown}", self.span)
-        return Specialization(tuple(parameters), semantics or semantics_of(arguments.values(), self.function))
+        values = list(leaves(tuple(arguments.values())))
+        return Specialization(tuple(parameters), semantics or semantics_of(values, self.function))
 
     def _misfitting_sizes(self, parameters: Sequence[Any], arguments: dict[str, Any]) -> list[str]:
         """Return what is wrong with the sizes that the annotations name, in real arguments."""
-        tensors = [parameter for parameter in parameters if isinstance(parameter, TensorParameter)]
+        tensors = [parameter for parameter in flat_parameters(parameters) if isinstance(parameter, TensorParameter)]
         if all(parameter.type.is_static for parameter in tensors):
             return []
         names = [parameter.name for parameter in tensors]
         program = signature_program(named_sizes([parameter.type.shape for parameter in tensors], names))
-        shapes = [(0,) if p.is_memory else getattr(arguments[p.name], "shape", ()) for p in tensors]
+        given = [at(tuple(arguments.values()), path) for path in run_time_paths(parameters)]
+        pairs = zip(tensors, given, strict=True)
+        shapes = [(0,) if parameter.is_memory else getattr(value, "shape", ()) for parameter, value in pairs]
         # Those of abstract arguments may be `mt.dyn`, with a name or without one.
         if not all(isinstance(size, int) for shape in shapes for size in shape):
             return []
@@ -180,8 +208,10 @@ def key_of(argument: Any) -> Any:
 def stand_in(value: Any, semantics: str) -> Any:
     """Return, for an abstract tensor, an array or a torch tensor of its type without memory; other values as they are.
 
-    So is a tensor of which a size is known at run time only.
+    So is a tensor of which a size is known at run time only. The elements of containers are treated alike.
     """
+    if is_container(value):
+        return mapped(value, lambda part: stand_in(part, semantics))
     if not isinstance(value, Tensor) or value.type is None or not value.type.is_static:
         return value
     if semantics == "numpy":
@@ -198,6 +228,8 @@ def _constant_key(value: Any) -> Any:
         return float, value.hex()
     if kind is complex:
         return complex, repr(value)
+    if is_container(value):
+        return container_key(value, key_of)
     if kind is tuple or kind is list:
         return kind, tuple([_constant_key(element) for element in value])
     try:
@@ -224,6 +256,12 @@ def _key_maker(annotation: Any) -> Callable[[Any], Any]:
     if isinstance(annotation, Tensor) and annotation.strides is not None:
         return _key_of_strides(make, annotation.strides)
     return make
+
+
+def _key_maker_of_rest(annotation: Any) -> Callable[[Any], Any]:
+    """Return the key function of ``*rest`` or ``**rest``, whose annotation is that of each element."""
+    make = _key_maker(annotation)
+    return lambda argument: container_key(argument, make)
 
 
 def _key_of_strides(make: Callable[[Any], Any], annotated: tuple[Any, ...]) -> Callable[[Any], Any]:

@@ -16,6 +16,7 @@ from mlirtri.kernels.jit import JitFunction, jit
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.session import compile_function
 from mlirtri.language.arguments import tensor_type
+from mlirtri.language.containers import is_container
 from mlirtri.language.names import Tensor
 from mlirtri.lowering.core.interface import Specialization
 from mlirtri.measure.columns import Column
@@ -57,6 +58,12 @@ class KernelSubject:
     def named(self) -> dict[str, Any]:
         """Return the data of a call by parameter name, in order."""
         bound = self.function.signature.bind(self.arguments, dict(self.keywords), abstract=True)
+        for name, value in bound.items():
+            if name in self.function.signature.variadic or is_container(value):
+                raise KernelTypeError(
+                    f"{name!r} is a container of tensors, which are not copied and compared by the parts",
+                    help="measure a kernel that takes each tensor by itself",
+                )
         return {name: self._data(name, value) if isinstance(value, Tensor) else value for name, value in bound.items()}
 
     def _data(self, name: str, value: Tensor) -> Any:

@@ -298,8 +298,8 @@ ARGUMENTS = [
     ("x", (np.array(["a"]),), {}, "dtype <U1 is not supported"),
     ("x", (np.ones(2, "m8[s]"),), {}, "dtype timedelta64[s] is not supported"),
     ("x", (X.astype(">f4"),), {}, "is not supported"),
-    ("x", ({},), {}, "a dict is not an argument kernels take: give each value a parameter, f(**values)"),
-    ("x", ((X, X),), {}, "a tuple of tensors"),
+    ("x", ({"a": {1}},), {}, "'x'['a']: a set is not an argument kernels take"),
+    ("x", ((X, np.array(["a"])),), {}, "'x'[1]: dtype <U1 is not supported"),
 ]
 
 

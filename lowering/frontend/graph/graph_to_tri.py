@@ -18,7 +18,13 @@ from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.errors import KernelTypeError
-from mlirtri.lowering.core.interface import ConstantParameter, Interface, TensorParameter, python_value
+from mlirtri.lowering.core.interface import (
+    ConstantParameter,
+    Interface,
+    TensorParameter,
+    python_value,
+    value_of_parameter,
+)
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import drop_unused
 from mlirtri.lowering.frontend.argument_sizes import emit_prologue, with_linear_form, without_values
@@ -92,12 +98,14 @@ class GraphModule:
         builder.checks_indices = dispatch.debug or self.context.target.kind == "cpu"
 
     def _bound(self, dispatch: Dispatch) -> dict[str, Any]:
-        return {
-            parameter.name: python_value(parameter.value)
-            if isinstance(parameter, ConstantParameter)
-            else self._operand(parameter, argument)
-            for parameter, argument in zip(dispatch.parameters, dispatch.arguments, strict=True)
-        }
+        arguments = iter(dispatch.arguments)
+
+        def value_of(parameter: TensorParameter | ConstantParameter) -> Any:
+            argument = next(arguments)
+            is_constant = isinstance(parameter, ConstantParameter)
+            return python_value(parameter.value) if is_constant else self._operand(parameter, argument)
+
+        return {parameter.name: value_of_parameter(parameter, value_of) for parameter in dispatch.parameters}
 
     def _operand(self, parameter: TensorParameter, argument: Any) -> Any:
         """Return what the name of a run-time parameter holds: a number has the dtype of the parameter."""

@@ -12,7 +12,14 @@ from typing import Any
 
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError, Span
-from mlirtri.lowering.core.interface import ConstantParameter, TensorParameter, like, parts_of
+from mlirtri.lowering.core.interface import (
+    ConstantParameter,
+    Parameter,
+    TensorParameter,
+    flat_parameters,
+    like,
+    parts_of,
+)
 from mlirtri.lowering.core.stage import CompileContext
 
 
@@ -38,10 +45,10 @@ class Dispatch:
     """One recorded call of a kernel."""
 
     function: Callable[..., Any]
-    parameters: tuple[TensorParameter | ConstantParameter, ...]
+    parameters: tuple[Parameter, ...]
     """What each parameter of the function is, as in a call outside of the graph."""
     arguments: tuple[Any, ...]
-    """A `ValueNumber` or a Python number for each run-time parameter; None for compile-time constants."""
+    """By parameter, elements of containers in their place: a `ValueNumber`, a Python number, None for constants."""
     first: int
     """The number of the first tensor that it returns; the others follow."""
     span: Span
@@ -101,7 +108,7 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
 
 def _arguments(dispatch: Dispatch) -> list[str]:
     shown = []
-    for parameter, argument in zip(dispatch.parameters, dispatch.arguments, strict=True):
+    for parameter, argument in zip(flat_parameters(dispatch.parameters), dispatch.arguments, strict=True):
         if isinstance(parameter, ConstantParameter):
             value = getattr(parameter.value, "__name__", None) or repr(parameter.value)
             shown.append(f"{parameter.name}={value}")
