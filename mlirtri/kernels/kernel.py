@@ -259,7 +259,10 @@ class Kernel:
                 f"{self.name}() takes {', '.join(names) or 'no arguments'} at run time"
                 + f"; missing {', '.join(missing)}" * bool(missing)
                 + f"; not known or given twice: {', '.join(unknown)}" * bool(unknown)
-                + f"; got {len(arguments)} positional arguments" * (len(arguments) > len(names))
+                + f"; got {len(arguments)} positional arguments" * (len(arguments) > len(names)),
+                help="values that it was compiled with, such as Python numbers and strings, are left out of its call"
+                if unknown or len(arguments) > len(names)
+                else None,
             )
         return tuple(values[name] for name in names)
 
