@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.mlir_common.attributes import CLAMP
-from mlirtri.lowering.mlir_common.reading import defined_by, definition
+from mlirtri.lowering.mlir_common.reading import defined_by, definition, width_of
 
 ATOMIC = "mlirtri.atomic"
 """Attribute of the read and the write of an atomic update."""
@@ -234,7 +234,7 @@ def _keeps_integers(cast: ir.Operation) -> bool:
     source, target = (_element(value) for value in (cast.operands[0], cast.results[0]))
     if not all(isinstance(element, (ir.IntegerType, ir.IndexType)) for element in (source, target)):
         return False
-    before, after = (64 if isinstance(element, ir.IndexType) else element.width for element in (source, target))
+    before, after = map(width_of, (source, target))
     return after >= min(before, LEAST_BITS)
 
 

@@ -21,6 +21,7 @@ from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.scope import latest
 from mlirtri.lowering.frontend.semantics import merging
+from mlirtri.lowering.frontend.semantics.axes import is_index
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, is_container
 from mlirtri.lowering.frontend.semantics.storage import as_new_array, current, has_memory, is_array, with_rank_0_memory
@@ -122,20 +123,14 @@ def _is_offset(b: Language, result: TriValue, name: str, left: Any, right: Any) 
     In a tile kernel constants are added, too: ``A[row : row + 32]``. A sum that leaves the dtype is no index. Products
     of arguments are sizes and strides: ``strides=(N * s, s)``.
     """
-    if name == "multiply" and not result.type.rank and all(map(_is_whole, (left, right))):
+    if name == "multiply" and not result.type.rank and all(map(is_index, (left, right))):
         forms = [operand.linear for operand in (left, right) if isinstance(operand, TriValue)]
         return all(form is not None and b.indices.fixed.has(form) for form in forms)
     if name not in ("add", "subtract") or result.type.rank or result.type.dtype.name not in ("int32", "int64"):
         return False
     operands = [operand for operand in (left, right) if isinstance(operand, TriValue)]
     has_loop_index = any(operand.linear is not None and not operand.linear.is_constant for operand in operands)
-    return all(map(_is_whole, (left, right))) and (has_loop_index or b.in_tile_kernel)
-
-
-def _is_whole(operand: Any) -> bool:
-    if isinstance(operand, TriValue):
-        return not operand.type.rank and operand.type.dtype.is_integer
-    return isinstance(operand, int) and not isinstance(operand, bool)
+    return all(map(is_index, (left, right))) and (has_loop_index or b.in_tile_kernel)
 
 
 def _product(b: Language, x: Size, y: Size) -> Size | None:

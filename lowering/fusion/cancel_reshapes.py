@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, tensor
+from mlirtri.lowering.mlir_common.reading import reassociation_of
 from mlirtri.lowering.sizes.loop_sizes import sizes_of_axis
 
 Groups: TypeAlias = "list[list[int]]"
@@ -42,7 +43,7 @@ def _between(collapse: ir.Operation, expand: ir.Operation) -> tuple[Groups, Grou
     source, result = collapse.operands[0], expand.results[0]
     before: Groups = []
     after: Groups = []
-    for wide, new in zip(_groups(collapse), _groups(expand), strict=True):
+    for wide, new in zip(reassociation_of(collapse), reassociation_of(expand), strict=True):
         while min(len(wide), len(new)) > 1 and _is_same_size(source, wide[0], result, new[0]):
             before.append([wide[0]])
             after.append([new[0]])
@@ -56,10 +57,6 @@ def _between(collapse: ir.Operation, expand: ir.Operation) -> tuple[Groups, Grou
 def _is_same_size(source: ir.Value, axis: int, result: ir.Value, other: int) -> bool:
     sizes = sizes_of_axis(source, axis) | sizes_of_axis(result, other)
     return len(sizes) == 1
-
-
-def _groups(reshape: ir.Operation) -> Groups:
-    return [[axis.value for axis in group] for group in reshape.attributes["reassociation"]]
 
 
 def _cancel(collapse: ir.Operation, expand: ir.Operation) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, tensor
-from mlirtri.lowering.mlir_common.reading import defined_by, static_integers
+from mlirtri.lowering.mlir_common.reading import defined_by, reassociation_of, static_integers
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def _only_split(reshape: ir.Operation) -> _Split | None:
     kind = reshape.results[0].type
     if not kind.has_static_shape:
         return None
-    groups = [[int(axis) for axis in ir.ArrayAttr(part)] for part in ir.ArrayAttr(reshape.attributes["reassociation"])]
+    groups = reassociation_of(reshape)
     splits = [
         _Split(axis, tuple(kind.shape[position] for position in group))
         for axis, group in enumerate(groups)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering.fusion.cost_guard import KEPT
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, plain_accesses
+from mlirtri.lowering.mlir_common.reading import reassociation_of
 
 MAX_OPERATIONS = 32
 """The most operations that are looked at between a reshape and its undoing."""
@@ -58,7 +59,7 @@ def _only_group(reshape: ir.Operation) -> _Group | None:
         wide, narrow = narrow, wide
     if not wide.has_static_shape:
         return None
-    parts = [[int(axis) for axis in ir.ArrayAttr(part)] for part in ir.ArrayAttr(reshape.attributes["reassociation"])]
+    parts = reassociation_of(reshape)
     groups = [
         _Group(sizes, axis)
         for axis, part in enumerate(parts)

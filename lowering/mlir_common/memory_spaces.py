@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.lowering.core.stage import TILE_KERNEL
+from mlirtri.lowering.mlir_common.reading import VIEWS_OF_MEMORY
 
 MEMORY_SPACE = "mlirtri.memory_space"
 """Attribute of an operation that computes a tile's content or allocates it: an address space of the gpu dialect."""
@@ -21,7 +22,6 @@ SPACES = {"shared": "workgroup", "fragment": "private", "local": "private"}
 """The gpu dialect's names of the memory spaces of TileLang."""
 _NAME = "mlirtri.tile"
 """What a location calls the name of a tile."""
-_VIEWS = frozenset({"memref.subview", "memref.cast", "memref.collapse_shape", "memref.expand_shape"})
 
 
 def mark(operation: ir.Operation, space: str, name: str | None) -> None:
@@ -94,7 +94,7 @@ def _written_at(buffer: ir.Value) -> Iterator[ir.Location]:
     """Yield the locations of what writes tiles into a buffer, views of it included."""
     for use in buffer.uses:
         user, number = use.owner.operation, use.operand_number
-        if user.name in _VIEWS:
+        if user.name in VIEWS_OF_MEMORY:
             yield from _written_at(user.results[0])
         elif _writes(user, number) and space_of(user.location) is not None:
             yield user.location

@@ -52,6 +52,35 @@ def defined_by(value: ir.Value, name: str) -> ir.Operation | None:
     return operation if operation is not None and operation.name == name else None
 
 
+VIEWS_OF_MEMORY = (
+    *("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast"),
+    "memref.transpose",
+)
+"""Operations whose result is a view of the buffer that their first operand is."""
+
+
+def buffer_behind(value: ir.Value) -> ir.Value:
+    """Return the whole buffer that a view of memory is a part of; of what is no view, the value itself."""
+    while (operation := definition(value)) is not None and operation.name in VIEWS_OF_MEMORY:
+        value = operation.operands[0]
+    return value
+
+
+def reassociation_of(reshape: ir.Operation) -> list[list[int]]:
+    """Return the groups of axes of a ``collapse_shape`` or ``expand_shape``: one of many axes per axis of few."""
+    return [[axis.value for axis in group] for group in reshape.attributes["reassociation"]]
+
+
+def symbol_of(operation: ir.Operation | ir.OpView) -> str:
+    """Return the name of a function, a global or another symbol."""
+    return ir.StringAttr(operation.attributes["sym_name"]).value
+
+
+def width_of(type_: ir.Type) -> int:
+    """Return the width in bits of an integer or float type; an index has 64."""
+    return 64 if isinstance(type_, ir.IndexType) else type_.width
+
+
 def only_user(value: ir.Value) -> ir.Operation | None:
     """Return the operation that uses a value once, if nothing else does."""
     uses = list(value.uses)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, tensor
 from mlirtri.lowering.mlir_common.aliasing import is_inside
 from mlirtri.lowering.mlir_common.index_values import cast_to_index, index_constant
+from mlirtri.lowering.mlir_common.linalg_builder import is_tensor
 from mlirtri.lowering.mlir_common.reading import kept_axes
 
 EQUAL, NOT_MORE = "==", "<="
@@ -52,9 +53,7 @@ def _structured(operation: ir.Operation) -> Iterator[Requirement]:
     if maps is None:
         return
     shaped = [
-        (value, attribute.value)
-        for value, attribute in zip(operation.operands, maps, strict=False)
-        if _is_tensor(value)
+        (value, attribute.value) for value, attribute in zip(operation.operands, maps, strict=False) if is_tensor(value)
     ]
     extents: dict[int, ir.Value] = {}
     for value, mapping in shaped:
@@ -152,7 +151,7 @@ def _broadcasts_one(index: ir.Value) -> bool:
 
 
 def _elementwise(operation: ir.Operation) -> Iterator[Requirement]:
-    first, *others = [value for value in operation.operands if _is_tensor(value)]
+    first, *others = [value for value in operation.operands if is_tensor(value)]
     for other in others:
         if other.type.rank == first.type.rank:
             for axis in range(first.type.rank):
@@ -161,7 +160,7 @@ def _elementwise(operation: ir.Operation) -> Iterator[Requirement]:
 
 def _cast(operation: ir.Operation) -> Iterator[Requirement]:
     source, result = operation.operands[0], operation.results[0]
-    if not (_is_tensor(source) and _is_tensor(result)):
+    if not (is_tensor(source) and is_tensor(result)):
         return
     for axis, size in enumerate(result.type.shape):
         if size >= 0:
@@ -298,9 +297,5 @@ def slice_of(operation: ir.Operation) -> tuple[Values, Values, Values]:
     return parts[0], parts[1], parts[2]
 
 
-def _is_tensor(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.RankedTensorType)
-
-
 def _is_dynamic(value: ir.Value) -> bool:
-    return _is_tensor(value) and not value.type.has_static_shape
+    return is_tensor(value) and not value.type.has_static_shape

@@ -18,6 +18,7 @@ from mlirtri.lowering.mlir_backend.loops import reduction_chunks
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TIDY_CHUNKS, TO_WHOLE_BUFFERS, to_loops
 from mlirtri.lowering.mlir_common.attributes import noted_strides
 from mlirtri.lowering.mlir_common.imperative import is_imperative
+from mlirtri.lowering.mlir_common.reading import VIEWS_OF_MEMORY
 from mlirtri.lowering.spirv import flat_buffers, host_statements, parallel_loops
 from mlirtri.lowering.spirv.parallel_loops import HOST_FLOW
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
@@ -121,7 +122,6 @@ def _composed(map_: ir.AffineMap, permutation: ir.AffineMap) -> ir.AffineMap:
 
 _HOST = ("func.return", "gpu.launch_func", "memref.alloc", "memref.alloca", "memref.dealloc", "memref.load",
          "memref.get_global", "scf.yield", "scf.condition")  # fmt: skip
-_VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
 
 
 def _refuse_host_code(module: ir.Module) -> None:
@@ -132,7 +132,7 @@ def _refuse_host_code(module: ir.Module) -> None:
     for kernel in operations_named(module, "gpu.func"):
         inside = operations_named(kernel, "memref.alloc")
         left += [(_located(each), "an array of an iteration's own whose size is known at run time") for each in inside]
-        left += [(view, "a view of a buffer") for name in _VIEWS for view in operations_named(kernel, name)]
+        left += [(view, "a view of a buffer") for name in VIEWS_OF_MEMORY for view in operations_named(kernel, name)]
     refuse(left, "SPIR-V", HELP)
 
 
@@ -158,7 +158,7 @@ def _located(allocation: ir.OpView) -> ir.OpView:
 
 
 def _reason(operation: ir.Operation) -> str:
-    if operation.name in _VIEWS:
+    if operation.name in VIEWS_OF_MEMORY:
         return "a view of a buffer"
     if operation.name in HOST_FLOW:
         return "an array that a loop or a branch around kernels chooses"

@@ -16,6 +16,7 @@ import numpy as np
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.lowering.core.size_program import SizeStep
 from mlirtri.lowering.core.untranslatable import bytes_of, refuse
+from mlirtri.lowering.mlir_common.reading import width_of
 from mlirtri.lowering.spirv.bufferized_to_gpu import HELP
 from mlirtri.lowering.spirv.flat_buffers import SIZES
 
@@ -185,7 +186,7 @@ class _Reader:
             return None
         predicate = (operation.attributes["predicate"].value,) if "predicate" in operation.attributes else ()
         step = SizeStep(operation.name, str(operation.results[0].type), (), predicate)
-        widths = tuple(_width(operand.type) for operand in operation.operands)
+        widths = tuple(width_of(operand.type) for operand in operation.operands)
         return Compute(self.name(operation.results[0]), step, self.numbers(list(operation.operands)), widths)
 
     def load(self, operation: ir.Operation) -> Load:
@@ -250,7 +251,3 @@ _READERS: dict[str, Any] = {
     "memref.get_global": _Reader.constants, "gpu.launch_func": _Reader.dispatch, "scf.for": _Reader.loop,
     "scf.while": _Reader.while_loop, "scf.if": _Reader.branch,
 }  # fmt: skip
-
-
-def _width(kind: ir.Type) -> int:
-    return 64 if isinstance(kind, ir.IndexType) else kind.width

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
@@ -20,7 +20,7 @@ def as_text(comparison: Comparison) -> str:
     return text_of(as_tables(comparison))
 
 
-def text_of(tables: Group) -> str:
+def text_of(tables: RenderableType) -> str:
     """Return tables as text of up to 160 columns."""
     text = io.StringIO()
     Console(file=text, width=160, no_color=True, highlight=False).print(tables)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import statistics
@@ -13,7 +12,6 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from mlirtri.errors import DeviceError, KernelTypeError
@@ -26,6 +24,7 @@ from mlirtri.lowering.core.tuning import Budget
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_RULE
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 from mlirtri.measure.copies import copied, restore
+from mlirtri.measure.tables import text_of
 from mlirtri.measure.timing import Timed, samples, wait_for
 
 _COLUMN = 96
@@ -72,9 +71,7 @@ class Tuning:
         return table
 
     def __str__(self) -> str:
-        text = io.StringIO()
-        Console(file=text, width=160, no_color=True, highlight=False).print(self)
-        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+        return text_of(self)
 
     def to_json(self) -> str:
         """Return names, rules and times."""

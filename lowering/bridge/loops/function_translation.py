@@ -20,7 +20,7 @@ from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, part_dtypes
 from mlirtri.lowering.bridge.scalar.body import repetitions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES, literal
-from mlirtri.lowering.mlir_common.reading import kept_axes
+from mlirtri.lowering.mlir_common.reading import kept_axes, reassociation_of
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.tir.statements import index
@@ -250,7 +250,7 @@ def _subview(translation, operation):
 @rule("memref.collapse_shape")
 def _collapse(translation, operation):
     source = translation.memories[operation.operands[0]]
-    translation.memories[operation.results[0]] = loop_memory.collapsed(source, loop_memory.groups_of(operation))
+    translation.memories[operation.results[0]] = loop_memory.collapsed(source, reassociation_of(operation))
 
 
 @rule("memref.expand_shape")
@@ -261,4 +261,4 @@ def _expand(translation, operation):
         [translation.values.pinned(operand, "size").expression for operand in dynamic],
     )
     memory = translation.memories[source]
-    translation.memories[operation.results[0]] = loop_memory.expanded(memory, loop_memory.groups_of(operation), sizes)
+    translation.memories[operation.results[0]] = loop_memory.expanded(memory, reassociation_of(operation), sizes)

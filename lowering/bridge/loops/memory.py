@@ -158,8 +158,3 @@ def product(x: Any, y: Any) -> Any:
     if is_number(x, 0) or is_number(y, 1):
         return x
     return y if is_number(x, 1) else x * y
-
-
-def groups_of(operation: ir.Operation) -> list[list[int]]:
-    """Return the ``reassociation`` of a reshape."""
-    return [[axis.value for axis in group] for group in operation.attributes["reassociation"]]

@@ -6,7 +6,7 @@ size. *Refuses*, with an error message, what the library refuses.
 Read in this order:
 
 - `builder.py`: `Language`, one method per function; elementwise functions; checks at run time.
-- `axes.py`: axes and other integers that are known while compiling.
+- `axes.py`: axes and other integers that are known while compiling; what is an index.
 - `shapes.py`, `arrays.py`, `reductions.py`, `complex_numbers.py`: the other functions by topic, each ``name(b, …)``.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.

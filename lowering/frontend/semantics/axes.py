@@ -1,4 +1,4 @@
-"""Axes and other integers that a function of the language needs while compiling."""
+"""Integers that a function of the language takes: axes, which it needs while compiling, and indices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.semantics.builder import describe
 
 _AT_COMPILE_TIME = "pass it as a Python int argument of the kernel, or annotate the size that it is with int"
+
+
+def is_index(value: Any) -> bool:
+    """Return whether a value is an integer, known at compile time or at run time."""
+    if isinstance(value, TriValue):
+        return not value.type.rank and value.type.dtype.is_integer
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def integer(x: Any, label: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.lowering.frontend.semantics.axes import is_index
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.index_checks import checked_index
 from mlirtri.lowering.frontend.semantics.storage import ViewStep, has_memory
@@ -60,13 +61,6 @@ def region_of(b: Language, array: TriValue, parts: Sequence[Any]) -> Region:
         )
     axes = [_axis(b, part, size) for part, size in zip(parts, sizes, strict=True)]
     return Region(array, tuple(offset for offset, _ in axes), tuple(extent for _, extent in axes))
-
-
-def is_index(value: Any) -> bool:
-    """Return whether a value is an integer, known at compile time or at run time."""
-    if isinstance(value, TriValue):
-        return not value.type.rank and value.type.dtype.is_integer
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _axis(b: Language, part: Any, size: Size) -> tuple[Size, Size | None]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
+from mlirtri.lowering.frontend.semantics.axes import is_index
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.tile_language.allocation import dtype_of_tile
-from mlirtri.lowering.frontend.tile_language.copies import is_index
 
 
 def ceildiv(b: Language, x: Any, y: Any) -> Any:

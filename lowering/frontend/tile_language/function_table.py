@@ -8,9 +8,10 @@ from math import prod
 from typing import Any
 
 from mlirtri.errors import KernelTypeError
+from mlirtri.lowering.frontend.semantics.axes import is_index
 from mlirtri.lowering.frontend.semantics.builder import Language
 from mlirtri.lowering.frontend.tile_language import allocation, copies, elements, reductions
-from mlirtri.lowering.frontend.tile_language.copies import Region, is_index
+from mlirtri.lowering.frontend.tile_language.copies import Region
 
 PREFIX = "mlirtri.tile."
 

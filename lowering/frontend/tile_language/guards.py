@@ -13,10 +13,10 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
+from mlirtri.lowering.frontend.semantics.axes import is_index
 from mlirtri.lowering.frontend.semantics.builder import Language
 from mlirtri.lowering.frontend.semantics.index_checks import checked_index, moves_with_loops
 from mlirtri.lowering.frontend.semantics.value_ranges import tightened
-from mlirtri.lowering.frontend.tile_language.copies import is_index
 
 
 @dataclass(frozen=True)

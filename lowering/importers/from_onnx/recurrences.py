@@ -13,7 +13,7 @@ from onnx import NodeProto, TensorProto
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_onnx.layers import static_shape
-from mlirtri.lowering.importers.from_onnx.loops import for_loop
+from mlirtri.lowering.importers.from_onnx.loops import for_loop, stored
 from mlirtri.lowering.importers.from_onnx.nodes import Nodes, Rewrite, Values, attribute_of, operand
 from mlirtri.lowering.importers.from_onnx.recurrent_cells import GATES, STATES, Parameters, Step, step_of
 
@@ -180,7 +180,7 @@ class _Direction:
         def body(inner: Nodes, index: str, *carried: str) -> list[str]:
             row = inner("Sub", last, index) if self.is_backward else index
             new, output = self._after(inner, row, list(carried[: len(states)]))
-            return [*new, *(_with_row(inner, buffer, row, output) for buffer in carried[len(states) :])]
+            return [*new, *(stored(inner, buffer, row, output) for buffer in carried[len(states) :])]
 
         # A size of run time needs a name, of this layer's own: sizes of one name are equal.
         length = f"{layer.node.name}.length" if layer.length is None else layer.length
@@ -198,12 +198,6 @@ class _Direction:
         zero = add.constant(np.array(0, self.layer.dtype))
         kept = [add("Where", is_inside, *pair) for pair in zip(new, states, strict=True)]
         return kept, add("Where", is_inside, new[0], zero)
-
-
-def _with_row(add: Nodes, buffer: str, row: str, value: str) -> str:
-    """Return a buffer with another value in one row of its first axis."""
-    where = add("Reshape", row, add.constant(np.array([1, 1])))
-    return add("ScatterND", buffer, where, add("Unsqueeze", value, add.constant(np.array([0]))))
 
 
 RECURRENCES: dict[str, Rewrite] = dict.fromkeys(GATES, _recurrence)

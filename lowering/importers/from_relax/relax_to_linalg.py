@@ -23,6 +23,7 @@ from mlirtri.lowering.mlir_common.attributes import BOUND, DTYPE, set_signature
 from mlirtri.lowering.mlir_common.constants import array_of, constant_of
 from mlirtri.lowering.mlir_common.imperative import UPDATED_BY
 from mlirtri.lowering.mlir_common.index_values import index_constant
+from mlirtri.lowering.mlir_common.linalg_builder import cast_to
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
@@ -215,7 +216,7 @@ class _Function:
         kinds = list(kind.fields) if isinstance(kind, relax.TupleType) else [kind]
         updates = [int(index) for index in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
         results = inline(self.mod[call.args[0]], arguments, [self.sizes_of(kind) for kind in kinds], updates)
-        typed = [_cast(result, tensor_type(kind)) for result, kind in zip(results, kinds, strict=True)]
+        typed = [cast_to(result, tensor_type(kind)) for result, kind in zip(results, kinds, strict=True)]
         for result, position in zip(typed, updates, strict=False):
             if position >= 0 and isinstance(arguments[position].owner, ir.Block):
                 self.updates[ir.BlockArgument(arguments[position]).arg_number] = result
@@ -249,7 +250,3 @@ def _packed(kind: tvm_ir.Type, values: Iterator[ir.Value]) -> Value:
     if isinstance(kind, relax.TupleType):
         return [_packed(field, values) for field in kind.fields]
     return next(values)
-
-
-def _cast(value: ir.Value, type_: ir.Type) -> ir.Value:
-    return value if value.type == type_ else tensor.cast(type_, value)

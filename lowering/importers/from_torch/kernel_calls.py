@@ -20,6 +20,8 @@ from mlirtri.dialect.bindings.mlir import arith, ir, tensor
 from mlirtri.lowering.core.interface import RuntimeCheck
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import ERROR, KERNEL
+from mlirtri.lowering.mlir_common.linalg_builder import cast_to
+from mlirtri.lowering.mlir_common.reading import symbol_of
 
 _OF_NUMBERS = {"!torch.int": ("torch_c.to_i64", "i64"), "!torch.float": ("torch_c.to_f64", "f64")}
 
@@ -69,7 +71,7 @@ def _import(importer: Any, location: ir.Location, node: Any, call: KernelCall) -
         operands = [
             _operand(importer, location, value, kind) for value, kind in zip(call.operands, kinds.inputs, strict=True)
         ]
-        symbol = ir.FlatSymbolRefAttr.get(_name(function))
+        symbol = ir.FlatSymbolRefAttr.get(symbol_of(function))
         called = ir.Operation.create("func.call", kinds.results, operands, {"callee": symbol}).results
         checked = {check.index for check in call.checks}
         indices = [index for index in range(len(called) + len(checked)) if index not in checked]
@@ -86,7 +88,7 @@ def _import(importer: Any, location: ir.Location, node: Any, call: KernelCall) -
 def _added(module: ir.Module, call: KernelCall) -> ir.Operation:
     """Add the kernel's function to `module` under a name of its own."""
     parsed = ir.Module.parse(call.module, module.context)
-    taken = {_name(operation) for operation in module.body.operations if "sym_name" in operation.attributes}
+    taken = {symbol_of(operation) for operation in module.body.operations if "sym_name" in operation.attributes}
     [source] = [operation for operation in parsed.body.operations if "sym_name" in operation.attributes]
     function = source.operation.clone(ir.InsertionPoint.at_block_begin(module.body))
     for attribute in [name for name in function.attributes if name not in ("sym_name", "function_type")]:
@@ -98,10 +100,6 @@ def _added(module: ir.Module, call: KernelCall) -> ir.Operation:
     function.attributes[KERNEL] = ir.UnitAttr.get()
     _assert(function, call)
     return function
-
-
-def _name(function: ir.Operation) -> str:
-    return ir.StringAttr(function.attributes["sym_name"]).value
 
 
 def _assert(function: ir.Operation, call: KernelCall) -> None:
@@ -135,7 +133,7 @@ def _operand(importer: Any, location: ir.Location, value: Any, type_: ir.Type) -
         return ir.Operation.create("tensor.from_elements", [type_], [_narrowed(number, type_.element_type)]).result
     converted_type = _builtin_type(value.meta["val"], type_.element_type)
     converted = ir.Operation.create("torch_c.to_builtin_tensor", [converted_type], [operand]).result
-    return _cast(converted, type_)
+    return cast_to(converted, type_)
 
 
 def _constant(value: Any, type_: ir.Type) -> ir.Value:
@@ -157,7 +155,7 @@ def _narrowed(number: ir.Value, type_: ir.Type) -> ir.Value:
 
 def _result(value: ir.Value, expected: Any, importer: Any) -> ir.Value:
     """Return a result of a function as torch-mlir's value of the type of `expected`."""
-    cast = _cast(value, _builtin_type(expected, value.type.element_type))
+    cast = cast_to(value, _builtin_type(expected, value.type.element_type))
     return ir.Operation.create(
         "torch_c.from_builtin_tensor", [importer._cc.value_info_to_type(expected)], [cast]
     ).result
@@ -167,7 +165,3 @@ def _builtin_type(value: torch.Tensor, element_type: ir.Type) -> ir.Type:
     sizes = [known_size(size) for size in value.shape]
     dynamic = ir.ShapedType.get_dynamic_size()
     return ir.RankedTensorType.get([dynamic if size is None else size for size in sizes], element_type)
-
-
-def _cast(value: ir.Value, type_: ir.Type) -> ir.Value:
-    return value if value.type == type_ else tensor.cast(type_, value)

@@ -12,9 +12,8 @@ from math import prod
 
 from mlirtri.dialect.bindings.locations import name_of, span_of, spans_in
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg
-from mlirtri.lowering.mlir_backend.bufferize.reshaped_updates import VIEWS
 from mlirtri.lowering.mlir_common.readable_names import name_of_structured
-from mlirtri.lowering.mlir_common.reading import definition, integer_constant
+from mlirtri.lowering.mlir_common.reading import buffer_behind, integer_constant
 
 LOOPS = ("scf.for", "scf.parallel", "scf.forall", "scf.while", "affine.for", "affine.parallel")
 BRANCHES = ("scf.if", "scf.index_switch")
@@ -45,7 +44,7 @@ def kernels_of(function: ir.OpView) -> list[list[ir.Operation]]:
     for number, kernel in reversed(list(enumerate(kernels))):
         if kernel[0].name != "linalg.fill":
             continue
-        filled = _root(kernel[0].operands[-1])
+        filled = buffer_behind(kernel[0].operands[-1])
         user = next((later for later in kernels[number + 1 :] if filled in _sizes(later)), None)
         if user is not None:
             user[:0] = kernel
@@ -80,13 +79,6 @@ def _is_structured(operation: ir.Operation) -> bool:
     return operation.name.startswith("linalg.") and operation.name not in _NO_NEST
 
 
-def _root(value: ir.Value) -> ir.Value:
-    """Return the whole array that a view is a part of."""
-    while (operation := definition(value)) is not None and operation.name in VIEWS:
-        value = operation.operands[0]
-    return value
-
-
 def _sizes(kernel: Sequence[ir.Operation]) -> dict[ir.Value, int | None]:
     """Return the bytes of every array from outside that a kernel names: of its parts, and at most of the array."""
     named: list[ir.Value] = []
@@ -100,7 +92,7 @@ def _sizes(kernel: Sequence[ir.Operation]) -> dict[ir.Value, int | None]:
         named += [value for value in operands if value not in inside]
     sizes: dict[ir.Value, int | None] = {}
     for value in dict.fromkeys(named):
-        root, part = _root(value), _size(value.type)
+        root, part = buffer_behind(value), _size(value.type)
         known = sizes.get(root, 0)
         sizes[root] = None if part is None or known is None else known + part
     return {root: size if size is None else min(size, _size(root.type) or size) for root, size in sizes.items()}

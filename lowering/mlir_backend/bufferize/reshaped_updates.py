@@ -14,10 +14,9 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, operations_named
 from mlirtri.lowering.mlir_common.aliasing import between
-from mlirtri.lowering.mlir_common.reading import definition
+from mlirtri.lowering.mlir_common.reading import buffer_behind, definition
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
-VIEWS = (*RESHAPES, "memref.subview", "memref.cast", "memref.reinterpret_cast", "memref.transpose")
 
 
 def rewrite(module: ir.Module) -> None:
@@ -51,7 +50,7 @@ def _copies(allocation: ir.Operation) -> tuple[ir.Operation, ir.Operation] | Non
     # Nothing else may see the allocation, or the array, before it is copied back.
     if any(use not in inside for use in uses if use != first):
         return None
-    return None if _touches(updates, _root(array)) else (first, last)
+    return None if _touches(updates, buffer_behind(array)) else (first, last)
 
 
 def _copy_back(uses: Sequence[ir.Operation], array: ir.Value) -> ir.Operation | None:
@@ -66,15 +65,8 @@ def _copy_back(uses: Sequence[ir.Operation], array: ir.Value) -> ir.Operation | 
 
 def _touches(operations: Sequence[ir.Operation], root: ir.Value) -> bool:
     return any(
-        isinstance(value.type, ir.MemRefType) and _root(value) == root
+        isinstance(value.type, ir.MemRefType) and buffer_behind(value) == root
         for operation in operations
         for inner in (operation, *all_operations_in(operation))
         for value in inner.operands
     )
-
-
-def _root(value: ir.Value) -> ir.Value:
-    """Return the buffer that a view lies in."""
-    while (operation := definition(value)) is not None and operation.name in VIEWS:
-        value = operation.operands[0]
-    return value

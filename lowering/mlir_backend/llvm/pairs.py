@@ -20,6 +20,7 @@ from mlirtri.lowering.mlir_backend.llvm.vector_transposes import Indices, moved
 from mlirtri.lowering.mlir_common.index_values import index_constant, loop_nest
 from mlirtri.lowering.mlir_common.linalg_builder import dimensions, maps_of, plain_accesses
 from mlirtri.lowering.mlir_common.linalg_builder import generic as build_generic
+from mlirtri.lowering.mlir_common.reading import VIEWS_OF_MEMORY, buffer_behind
 
 _PRODUCTS = {
     512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
@@ -29,7 +30,6 @@ _PRODUCTS = {
 """By register width in bits: the CPU features required, and LLVM's intrinsic for dot products of pairs."""
 ROWS = 6
 """Rows of a tile: accumulators and operands then fill the registers."""
-_VIEWS = ("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast")
 
 
 @dataclass(frozen=True)
@@ -133,16 +133,12 @@ def _stays(memory: ir.Value, since: ir.Operation, until: ir.Operation) -> bool:
         if step.regions and not step.name.startswith("linalg."):
             return False
         inputs = step.attributes["operandSegmentSizes"][0] if step.name.startswith("linalg.") else 0
-        changed = [] if step.name in (*_VIEWS, "memref.alloc", "memref.alloca") else list(step.operands)[inputs:]
-        if any(_root(value) == _root(memory) for value in changed):
+        changed = (
+            [] if step.name in (*VIEWS_OF_MEMORY, "memref.alloc", "memref.alloca") else list(step.operands)[inputs:]
+        )
+        if any(buffer_behind(value) == buffer_behind(memory) for value in changed):
             return False
     return True
-
-
-def _root(value: ir.Value) -> ir.Value:
-    while isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in _VIEWS:
-        value = value.owner.operation.operands[0]
-    return value
 
 
 def _in_pairs(operand: _Operand, loops: Contraction, last: int, padded: int) -> tuple[ir.Value, list[int]]:

@@ -36,7 +36,7 @@ from mlirtri.lowering.schedule.imperative.fusion import fused
 from mlirtri.lowering.schedule.imperative.interchange import prepare
 from mlirtri.lowering.tir.arithmetic import reads_memory
 from mlirtri.lowering.tir.statements import depends_on, fresh, index, nodes_in, plus, sequence, substituted
-from mlirtri.lowering.tir.tiles import at_least, at_most, quotient, remainder, replaced, sized
+from mlirtri.lowering.tir.tiles import at_least, at_most, ceil_div, quotient, remainder, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     INDEPENDENT,
@@ -218,7 +218,7 @@ def _grid_stride(loop: Stmt, guards: tuple[Any, ...]) -> Any:
     total = reduce(_times, extents)
     # A constant bound of the grid is known, or the host knows its size, or nobody does.
     most = total if _is_counted(loop) else int(loop.annotations.get(LARGEST_EXTENT, UNBOUNDED))
-    blocks = at_most(at_least(_quotient_above(most, THREADS), 1), MOST_BLOCKS)
+    blocks = at_most(at_least(ceil_div(most, THREADS), 1), MOST_BLOCKS)
     stride, first = _times(blocks, THREADS), plus(block * index(THREADS), thread)
     is_once = isinstance(most, int) and most <= stride
     element = first if is_once else plus(step * sized(stride), first)
@@ -258,10 +258,6 @@ def _row_blocks(loop: Stmt, guards: tuple[Any, ...]) -> Any:
 
 def _times(x: Any, y: Any) -> Any:
     return x * y if isinstance(x, int) and isinstance(y, int) else sized(x) * sized(y)
-
-
-def _quotient_above(x: Any, y: int) -> Any:
-    return -(-x // y) if isinstance(x, int) else tirx.floordiv(x + index(y - 1), index(y))
 
 
 def _size(extent: Any) -> Any:

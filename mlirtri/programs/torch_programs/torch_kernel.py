@@ -19,6 +19,7 @@ from mlirtri.calls.short_calls import Call
 from mlirtri.calls.updates import share_elements, why_not_writable
 from mlirtri.errors import ArgumentMismatchError, KernelError
 from mlirtri.kernels.kernel import Kernel
+from mlirtri.language.arguments import shown_type
 from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.runtime.stored_tensors import read_tensors, restored, write_tensors
 from mlirtri.programs.torch_programs.calling_convention import Calling, Returned
@@ -96,7 +97,7 @@ class TorchKernel(Kernel):
         self._check_targets(targets, type(out) is tuple or structure == self.calling.results)
         results = self.on_leaves(self.calling.flattened(self.name, args, kwargs))
         for number, (target, result) in enumerate(zip(targets, results, strict=True)):
-            wanted, given = _kind(result), _kind(target)
+            wanted, given = shown_type(result), shown_type(target)
             if wanted != given:
                 raise ArgumentMismatchError(f"{self.name}(): out of result {number} has to be {wanted}, got {given}")
         with torch.no_grad():
@@ -202,11 +203,6 @@ def _shared(kernel: str, first: str, other: str) -> ArgumentMismatchError:
     return ArgumentMismatchError(
         f"{kernel}(): {first!r} shares memory with {other!r}, and the module writes there", help="pass a copy of one"
     )
-
-
-def _kind(value: Any) -> str:
-    """Return the dtype and the shape of a tensor or array, as errors name them."""
-    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
 
 
 def _settled(leaf: Any) -> Any:

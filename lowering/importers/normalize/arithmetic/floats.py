@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from mlirtri.dialect.base.dtypes import DTYPES, find_dtype
 from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.dialect.scalar import algebra as scalar
-from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal, total, width_of
+from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal, total
 from mlirtri.lowering.mlir_common.narrow_floats import to_odd_float32
-from mlirtri.lowering.mlir_common.reading import defined_by, scalar_constant
+from mlirtri.lowering.mlir_common.reading import defined_by, scalar_constant, width_of
 
 
 @total("arith.fptosi", "arith.fptoui")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, math
-from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal, total, width_of
-from mlirtri.lowering.mlir_common.reading import integer_constant
+from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal, total
+from mlirtri.lowering.mlir_common.reading import integer_constant, width_of
 
 Binary = Callable[[ir.Value, ir.Value], ir.Value]
 

@@ -16,6 +16,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, linalg
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.linalg_builder import generalize
+from mlirtri.lowering.mlir_common.reading import width_of
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
@@ -69,11 +70,6 @@ def literal(type_: ir.Type, value: float | int) -> ir.Value:
     # The attribute of an i1 takes 0 and 1, that of a wider type the signed value.
     is_negative = width > 1 and value >> (width - 1)
     return arith.constant(type_, ir.IntegerAttr.get(type_, value - (1 << width) if is_negative else value))
-
-
-def width_of(type_: ir.Type) -> int:
-    """Return the width in bits of an integer or float type; an index has 64."""
-    return 64 if isinstance(type_, ir.IndexType) else type_.width
 
 
 def compare(predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:

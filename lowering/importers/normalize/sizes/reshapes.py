@@ -17,6 +17,7 @@ from mlirtri.dialect.bindings.mlir import func, ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT
 from mlirtri.lowering.mlir_common.index_values import cast_to_index, index_constant
+from mlirtri.lowering.mlir_common.linalg_builder import cast_to
 from mlirtri.lowering.mlir_common.reading import definition
 from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import SizeValues, size_values_of
@@ -153,7 +154,7 @@ def _collapsed(value: ir.Value, groups: list[list[int]]) -> ir.Value:
     # A tensor of one element is reshaped without any group.
     shape = list(value.type.shape) if groups else [1] * value.type.rank
     source = ir.RankedTensorType.get(shape, value.type.element_type)
-    value = value if value.type == source else tensor.cast(source, value)
+    value = cast_to(value, source)
     sizes = [_size([shape[axis] for axis in group]) for group in groups]
     kind = ir.RankedTensorType.get(sizes, value.type.element_type)
     return tensor.collapse_shape(kind, value, groups)
@@ -162,14 +163,14 @@ def _collapsed(value: ir.Value, groups: list[list[int]]) -> ir.Value:
 def _expanded(value: ir.Value, groups: list[list[int]], sizes: list[ir.Value], type_: ir.RankedTensorType) -> ir.Value:
     shape = list(type_.shape) if groups else [1] * type_.rank
     if all(len(group) == 1 for group in groups) and len(groups) == type_.rank:
-        return value if value.type == type_ else tensor.cast(type_, value)
+        return cast_to(value, type_)
     # An axis whose size is static on one side only becomes static here.
     source = ir.RankedTensorType.get([_size([shape[axis] for axis in group]) for group in groups], type_.element_type)
-    value = value if value.type == source else tensor.cast(source, value)
+    value = cast_to(value, source)
     dynamic = [sizes[axis] for axis, size in enumerate(shape) if size < 0]
     expanded = ir.RankedTensorType.get(shape, type_.element_type)
     value = tensor.expand_shape(expanded, value, groups, dynamic, shape)
-    return value if value.type == type_ else tensor.cast(type_, value)
+    return cast_to(value, type_)
 
 
 def _size(sizes: Sequence[int]) -> int:
