@@ -27,6 +27,11 @@ def fetch(element: Expr) -> Stmt:
     return tirx.Evaluate(call)
 
 
+def expected(condition: Expr) -> Expr:
+    """Return a condition of which LLVM is told that it nearly always holds; TVM's `likely` does not reach LLVM."""
+    return tirx.call_llvm_pure_intrin("bool", "llvm.expect", condition, tirx.IntImm("bool", 1))
+
+
 def is_fetch(expression: Expr) -> bool:
     """Return whether an expression is such a prefetch."""
     if not isinstance(expression, ir.Call) or _name_of(expression) != "tirx.call_llvm_intrin":

@@ -12,7 +12,7 @@ Read in this order:
 - `carried_reductions.py`: partial results of reductions that a loop carries.
 - `checked_reductions.py`: sums and extrema in a fast version, and in the exact one where its result is in doubt.
 - `first_index.py`: searches for the first index with a property.
-- `bounds_check_versioning.py`: chunks of iterations whose loaded indices are in range run without bounds checks.
+- `in_range_branches.py`: branches past the bounds checks of loaded indices, in scalar loops.
 - `transposed_loops.py`: loops whose loads and stores are contiguous along different loops.
 - `dynamic_products.py`: matrix products of dynamic sizes as contractions.
 - `nested_products.py`: those of static sizes in loops.

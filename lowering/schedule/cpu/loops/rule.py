@@ -17,13 +17,13 @@ from mlirtri.lowering.core.stage import TILE_KERNEL, TRIPS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.profitability import CALL_COST
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
-from mlirtri.lowering.schedule.cpu.loops.bounds_check_versioning import with_checks_hoisted
 from mlirtri.lowering.schedule.cpu.loops.carried_reductions import in_vectors
 from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
 from mlirtri.lowering.schedule.cpu.loops.clipped_tiles import with_whole_tiles
 from mlirtri.lowering.schedule.cpu.loops.column_strips import with_column_strips
 from mlirtri.lowering.schedule.cpu.loops.dynamic_products import with_products
 from mlirtri.lowering.schedule.cpu.loops.first_index import first_index
+from mlirtri.lowering.schedule.cpu.loops.in_range_branches import with_in_range_branches
 from mlirtri.lowering.schedule.cpu.loops.named_products import with_named_products
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_nested_products
 from mlirtri.lowering.schedule.cpu.loops.prefetches import with_prefetches
@@ -129,7 +129,7 @@ class _Scheduler:
         # Gathers take longer than the latency of an addition.
         vectors = _reduced(statement, count_of(statement, around), lanes) if fit.is_known else None
         if vectors is None:
-            vectors = with_checks_hoisted(statement, count_of(statement, around))
+            vectors = with_in_range_branches(statement, count_of(statement, around))
         return self._inside(statement, around) if vectors is None else vectors
 
     def _sequence(self, statements: list[Any], around: Ranges) -> Any:
