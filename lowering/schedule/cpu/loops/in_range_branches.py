@@ -35,15 +35,7 @@ from mlirtri.lowering.tir.statements import (
     with_body,
 )
 from mlirtri.lowering.tir.vectors import expected, fetch
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    Node,
-    Stmt,
-    TensorLoad,
-    structural_equal,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.toolchain.tvm_names import Expr, Node, Stmt, TensorLoad, structural_equal, structural_map, tirx
 
 MAX_STORES = 12
 """Stores of a body that is copied once for each of its indices."""
