@@ -97,6 +97,9 @@ class KernelError(Exception):
         self.help = help
         self.notes = tuple(notes)
 
+    is_raised = False
+    """Whether a `raise` of the kernel itself is the origin: what follows it in the kernel is not reached."""
+
     def __str__(self) -> str:
         parts = [f"{self.span}: error: {self.message}" if self.span else self.message]
         if self.span and (excerpt := self.span.excerpt()):
@@ -226,6 +229,22 @@ class KernelKeyError(KernelValueError, KeyError):
 
 class KernelLinearAlgebraError(KernelValueError, LinAlgError):
     """A matrix that is singular, or not positive definite, where the library raises."""
+
+
+class KernelRuntimeError(KernelError, RuntimeError):
+    """A `RuntimeError` that a kernel raises."""
+
+
+class KernelNotImplementedError(KernelRuntimeError, NotImplementedError):
+    """A `NotImplementedError` that a kernel raises."""
+
+
+class KernelArithmeticError(KernelError, ArithmeticError):
+    """An `ArithmeticError` that a kernel raises."""
+
+
+class KernelOverflowError(KernelArithmeticError, OverflowError):
+    """An `OverflowError` that a kernel raises."""
 
 
 class ArgumentMismatchError(KernelError, TypeError):

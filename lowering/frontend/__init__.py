@@ -14,6 +14,7 @@ Read in this order:
 - `containers.py`: lists and dicts that change, their methods and items.
 - `calls.py`, `library_calls.py`, `inlining.py`: calls by kind of callee.
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
+- `raising.py`: `raise`.
 - `atomics.py`: updates of elements that iterations may share.
 - `ndrange.py`: `mt.ndrange` as nested loops. `lowering.dependence` refuses parallel loops whose iterations are not
   independent.

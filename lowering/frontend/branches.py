@@ -14,8 +14,9 @@ from typing import Any
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
-from mlirtri.lowering.frontend.context import FunctionContext, Returned, handles, visit, visit_block
+from mlirtri.lowering.frontend.context import RAISED, FunctionContext, Returned, handles, visit, visit_block
 from mlirtri.lowering.frontend.operators import ONLY_TRUTH, condition, predicate_at
+from mlirtri.lowering.frontend.raising import raise_where
 from mlirtri.lowering.frontend.scope import FailedAssignment, Unavailable
 from mlirtri.lowering.frontend.semantics import merging
 from mlirtri.lowering.frontend.semantics.builder import describe
@@ -25,6 +26,8 @@ from mlirtri.lowering.frontend.semantics.storage import Storage, current, either
 from mlirtri.lowering.frontend.syntax.early_exits import CHOSEN, VALUE, stored
 from mlirtri.lowering.frontend.syntax.plain_statements import SequenceOf
 
+RETURNS, RAISES = "returns", "raises"
+"""How an arm ends."""
 Evaluate = Callable[[FunctionContext, ast.expr], Any]
 """`visit`, or `condition` where only the truth of an operand counts."""
 
@@ -34,10 +37,16 @@ def visit_if(context: FunctionContext, node: ast.If) -> Returned | None:
     test = condition(context, node.test)
     if not isinstance(test, TriValue):
         return visit_block(context, node.body if test else node.orelse)
+    for arm, other, is_negated in ((node.body, node.orelse, False), (node.orelse, node.body, True)):
+        if len(arm) == 1 and isinstance(arm[0], ast.Raise):
+            raise_where(context, context.b.tri.logical_not(test) if is_negated else test, arm[0])
+            return visit_block(context, other)
     bodies = [lambda body=body: _visit_arm(context, body) for body in (node.body, node.orelse)]
     live = getattr(node, "live_out", frozenset()) | {VALUE}
     spans = tuple(context.span(body[0] if body else node) for body in (node.body, node.orelse))
     first, second = emit_if(context, test, bodies, live, spans)
+    if RAISES in (first, second) and RETURNS not in (first, second):
+        return RAISED if first == second else None
     if not first and not second:
         return None
     if not first or not second:
@@ -49,19 +58,19 @@ def visit_if(context: FunctionContext, node: ast.If) -> Returned | None:
     value = context.scope.locals.pop(VALUE)
     if isinstance(value, Unavailable):
         raise value.error
-    return Returned(value)
+    return Returned(value.value if isinstance(value, merging.MaybeBound) else value)
 
 
-def _visit_arm(context: FunctionContext, body: list[ast.stmt]) -> bool:
-    """Return whether an arm returns; its value is bound to a name, to be merged like other names."""
+def _visit_arm(context: FunctionContext, body: list[ast.stmt]) -> str:
+    """Return how an arm ends, if not by its last statement; what it returns is bound to a name, to be merged."""
     error_count = len(context.errors)
     returned = visit_block(context, body)
     if len(context.errors) > error_count:
         raise FailedAssignment
-    if returned is None:
-        return False
+    if returned is None or returned is RAISED:
+        return "" if returned is None else RAISES
     context.scope.locals[VALUE] = returned.value
-    return True
+    return RETURNS
 
 
 @handles(ast.IfExp)
@@ -228,10 +237,11 @@ class _Merge:
         if x is _ABSENT and y is _ABSENT:
             return _ABSENT
         if x is _ABSENT or y is _ABSENT:
-            if name == VALUE:
-                return y if x is _ABSENT else x
             present = y if x is _ABSENT else x
-            if not merging.is_value(present) or name.startswith("."):
+            is_result = name == VALUE and any(arm.value == RAISES for arm in self.arms)
+            if name == VALUE and not (is_result and merging.is_value(present)):
+                return present
+            if not merging.is_value(present) or (name.startswith(".") and not is_result):
                 return present if isinstance(present, Unavailable) else self._unavailable(name, y is _ABSENT)
             try:
                 x, y = self._with_unbound(name)

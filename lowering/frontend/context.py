@@ -102,6 +102,8 @@ class Returned:
     value: Any
 
 
+RAISED = Returned(None)
+"""The result of a statement that has raised: nothing that follows it is reached."""
 Handler = Callable[[FunctionContext, Any], Any]
 """``handler(context, node)``: the value of an expression; `Returned` or None for a statement."""
 HANDLERS: Registry[type[ast.AST], Handler] = Registry("handler of an AST node")
@@ -197,6 +199,8 @@ def visit_block(context: FunctionContext, body: list[ast.stmt]) -> Returned | No
         except (KernelError, FailedAssignment) as error:
             if isinstance(error, KernelError):
                 context.errors.append(error)
+            if any(error.is_raised for error in context.errors):
+                return RAISED
             for name in stored(statement):
                 context.scope.locals[name] = FAILED
     return None

@@ -371,9 +371,14 @@ def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
 
 
 def _unless_failed(b: Language, state: LoopState, memories: list[TriValue], goes_on: TriValue) -> TriValue:
-    """Return the condition of a `while`, which ends when a check in it has failed: wrong values may never end it."""
+    """Return the condition of a `while`, which ends when a check in it has failed: wrong values may never end it.
+
+    Nor does it begin after a `raise`.
+    """
     statuses = [status for status, *_ in b.pending_checks]
-    failed = b.failure([value for storage, value in zip(state.storages, memories, strict=True) if storage in statuses])
+    carried = [value for storage, value in zip(state.storages, memories, strict=True) if storage in statuses]
+    before = [raised for raised in b.raises if isinstance(raised, TriValue) or raised not in state.storages]
+    failed = b.failure([*carried, *before])
     return goes_on if failed is None else b.tri.logical_and(goes_on, b.tri.logical_not(failed))
 
 

@@ -100,7 +100,9 @@ AREAS: dict[str, tuple[Row, ...]] = {
             "fill an array, copy the list", f"{CONTAINERS}::test_what_is_not_known_is_refused", refused=True),
         Row("`(a, b) < (c, d)`, `[a] == [b]`", "in order: the first elements that differ decide",
             f"{CONTAINERS}::test_they_are_pythons"),
-        Row("`try`, `raise`, `with`, `class`, `import`, `yield`, `global`", "", f"{ERRORS}::cannot contain `try`", refused=True),
+        Row("`raise ValueError(…)` and others of Python's; `LinAlgError`", "after the call, if it is reached; while "
+            "compiling, if each call reaches it", f"{FRONTEND}/test_raise.py::test_a_call_raises_what_python_raises"),
+        Row("`try`, `with`, `class`, `import`, `yield`, `global`", "", f"{ERRORS}::cannot contain `try`", refused=True),
         Row("``with np.errstate(…)``", "kernels report no floating-point errors; `raise` is refused",
             f"{PLAIN}::test_errors_of_numpy_are_ignored"),
         Row("`assert`, `mt.device_print`", "with `jit(debug=True)`; else they do nothing",

@@ -30,7 +30,6 @@ SYNTAX = [
     ("    ⟦try⟧: pass\n    finally: pass", "cannot contain `try`", "check arguments before the call"),
     ("    return (⟦yield x⟧)", "cannot contain `yield`", "return a tuple"),
     ("    ⟦with x: pass⟧", "cannot enter", "context managers"),
-    ("    ⟦raise ValueError⟧", "cannot contain `raise`", "static_assert"),
     ("    ⟦import numpy⟧", "cannot contain `import`", "top of the file"),
     ("    ⟦global x1⟧", "cannot contain `global`", "as an argument"),
     ("    ⟦class A: pass⟧", "cannot contain a class", ""),

@@ -79,6 +79,8 @@ class Language:
         """The size or offset of an operation that is given by an operand."""
         self.entry: ir.Block | None = None
         """The function's entry block, for operations that must dominate all loops."""
+        self.raises: list[TriValue | Storage] = []
+        """The checks of `raise` statements: values, and memories that hold them."""
         self.pending_checks: list[tuple[TriValue | Storage, type[Exception], str, ir.Location | None]] = []
         """Run-time conditions that must be false, with the error raised otherwise."""
         self.checks_indices = True
@@ -230,8 +232,11 @@ class Language:
         elif self.semantics == "torch":
             self.check(self.tri.equal(operands[1], zero), KernelDivisionError, "integer division by zero")
 
-    def check(self, condition: TriValue, error: type[Exception], message: str) -> None:
-        """After the call, raise `error` at this location if any element of the bool tensor is true."""
+    def check(self, condition: TriValue, error: type[Exception], message: str, is_raise: bool = False) -> None:
+        """After the call, raise `error` at this location if any element of the bool tensor is true.
+
+        With `is_raise` a `raise` of the kernel asks for it: no `while` loop begins after it.
+        """
         if self.is_muted:
             self.muted_checks += 1
             return
@@ -244,9 +249,11 @@ class Language:
             mark_check(wrong.value, message)
         if not self.memory.journals:
             self.pending_checks.append((wrong, error, message, self.tri.location))
+            self.raises += [wrong] * is_raise
             return
         status = self._status(error, message)
         self.memory.put(status, self.tri.logical_or(status.value, wrong))
+        self.raises += [status] * (is_raise and status not in self.raises)
 
     def require_inside(self, indices: Any, size: Any, wraps: bool = True) -> None:
         """Raise `IndexError` after the call if an index of an axis is outside; `wraps` says that -1 is the last one."""

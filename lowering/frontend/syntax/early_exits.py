@@ -1,5 +1,6 @@
 """Rewrite `return`, `break` and `continue` without jumps: what follows an `if` that may exit moves into its arms.
 
+So does what follows a `raise` in a loop; one outside of loops is a check, and what follows it stays where it is.
 A `return` then ends the function's last statement or an arm of it; a loop's exit sets a flag that the loop tests.
 Also computes liveness, so that loops carry and branches merge no more names than needed.
 Generated names contain a dot, which no Python name does.
@@ -12,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-VALUE, RETURNED = ".value", ".returned"
-"""The names of the value of a `return` inside a loop, and of the flag that it was reached."""
+VALUE, RETURNED, RAISED = ".value", ".returned", ".raised"
+"""The names of the value of a `return` inside a loop, and of the flags that it, or a `raise`, was reached."""
 CHOSEN = ".chosen"
 """The name of the value of a conditional expression."""
 
@@ -34,9 +35,9 @@ def _block(body: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[in
         following = body[index + 1 :]
         if isinstance(statement, (ast.For, ast.While)) and statement.orelse:
             return rewritten + _block([*_without_else(statement, serial), *following], enclosing_flag, serial)
-        if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
+        if isinstance(statement, (ast.Return, ast.Break, ast.Continue, ast.Raise)):
             return rewritten + _leave(statement, enclosing_flag)
-        if isinstance(statement, ast.If) and _leaves(statement):
+        if isinstance(statement, ast.If) and _leaves(statement, enclosing_flag is not None):
             arms = [_block([*arm, *following], enclosing_flag, serial) for arm in (statement.body, statement.orelse)]
             return [*rewritten, _copy(statement, body=arms[0], orelse=arms[1])]
         if isinstance(statement, ast.With):
@@ -45,9 +46,13 @@ def _block(body: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[in
             arms = [_block(arm, enclosing_flag, serial) for arm in (statement.body, statement.orelse)]
             rewritten.append(_copy(statement, body=arms[0], orelse=arms[1]))
         elif isinstance(statement, (ast.For, ast.While)):
-            returns = _returns(statement)
+            returns, raises = (_has(statement, kind) for kind in (ast.Return, ast.Raise))
+            raises = raises and enclosing_flag is not None
             rewritten += [_assign(RETURNED, ast.Constant(False), statement)] * returns
+            rewritten += [_assign(RAISED, ast.Constant(False), statement)] * raises
             rewritten.append(_loop(statement, serial))
+            if raises:
+                return [*rewritten, _after_raise(statement, following, enclosing_flag, serial)]
             if returns:
                 return [*rewritten, _after_return(statement, following, enclosing_flag, serial)]
         else:
@@ -56,13 +61,15 @@ def _block(body: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[in
 
 
 def _leave(statement: ast.stmt, enclosing_flag: str | None) -> list[ast.stmt]:
-    if isinstance(statement, ast.Return) and enclosing_flag is None:
+    if isinstance(statement, (ast.Return, ast.Raise)) and enclosing_flag is None:
         return [statement]
     if enclosing_flag is None or isinstance(statement, ast.Continue):
         return []
     out = _assign(enclosing_flag, ast.Constant(False), statement)
     if isinstance(statement, ast.Break):
         return [out]
+    if isinstance(statement, ast.Raise):
+        return [_assign(RAISED, ast.Constant(True), statement), out, statement]
     value = statement.value if isinstance(statement, ast.Return) and statement.value else ast.Constant(None)
     return [_assign(VALUE, value, statement), _assign(RETURNED, ast.Constant(True), statement), out]
 
@@ -114,6 +121,20 @@ def _after_return(
     return ast.copy_location(branch, statement)
 
 
+def _after_raise(
+    statement: Any, following: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[int]
+) -> ast.stmt:
+    """Return what follows an inner loop that may raise: the loop around it is left, too."""
+    assert enclosing_flag is not None
+    leave = _assign(enclosing_flag, ast.Constant(False), statement)
+    rest = (
+        [_after_return(statement, following, enclosing_flag, serial)]
+        if _has(statement, ast.Return)
+        else _block(following, enclosing_flag, serial)
+    )
+    return ast.copy_location(ast.If(test=_name(RAISED, statement), body=[leave], orelse=rest), statement)
+
+
 def _ends_by_return_only(loop: ast.stmt) -> bool:
     is_endless = isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and bool(loop.test.value)
     return is_endless and not _breaks(loop)
@@ -130,22 +151,23 @@ def _has_break(statement: ast.AST) -> bool:
     return isinstance(statement, ast.Break) or any(map(_has_break, ast.iter_child_nodes(statement)))
 
 
-def _leaves(statement: ast.AST) -> bool:
+def _leaves(statement: ast.AST, in_loop: bool) -> bool:
+    """Return whether a branch may exit; a `raise` does in a loop."""
     for child in ast.iter_child_nodes(statement):
-        if isinstance(child, (ast.Return, ast.Break, ast.Continue)):
+        if isinstance(child, (ast.Return, ast.Break, ast.Continue)) or (in_loop and isinstance(child, ast.Raise)):
             return True
         if isinstance(child, (ast.For, ast.While)):
-            if _returns(child):
+            if _has(child, ast.Return) or (in_loop and _has(child, ast.Raise)):
                 return True
-        elif isinstance(child, (ast.If, ast.With)) and _leaves(child):
+        elif isinstance(child, (ast.If, ast.With)) and _leaves(child, in_loop):
             return True
     return False
 
 
-def _returns(statement: ast.AST) -> bool:
-    """Return whether a statement contains a `return`, other than of a function defined in it."""
+def _has(statement: ast.AST, kind: type[ast.stmt]) -> bool:
+    """Return whether a statement contains one of a class, other than of a function defined in it."""
     children = (node for node in ast.iter_child_nodes(statement) if not isinstance(node, (ast.FunctionDef, ast.Lambda)))
-    return any(isinstance(child, ast.Return) or _returns(child) for child in children)
+    return any(isinstance(child, kind) or _has(child, kind) for child in children)
 
 
 def _copy(statement: Any, **fields: Any) -> Any:
@@ -242,7 +264,7 @@ class _Liveness:
         return after | self.always
 
     def _before(self, statement: Any, after: frozenset[str]) -> frozenset[str]:
-        if isinstance(statement, ast.Return):
+        if isinstance(statement, (ast.Return, ast.Raise)):
             return frozenset(loaded(statement))
         if isinstance(statement, ast.If):
             statement.live_out = after

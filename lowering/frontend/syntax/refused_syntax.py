@@ -10,7 +10,6 @@ INSTEAD_OF_SYNTAX: dict[str, str] = {
     "AsyncFor": "write whole-tensor operations",
     "Try": "exceptions are not supported: check arguments before the call",
     "TryStar": "exceptions are not supported: check arguments before the call",
-    "Raise": "use mt.static_assert for conditions known at compile time",
     "AsyncWith": "leave context managers outside of the kernel",
     "Global": "pass the value as an argument and return the new one",
     "Nonlocal": "pass the value as an argument and return the new one",
@@ -26,7 +25,7 @@ INSTEAD_OF_SYNTAX: dict[str, str] = {
 }
 """By class of `ast` node: the end of the error message."""
 NAMES_OF_SYNTAX: dict[str, str] = {
-    "Try": "`try`", "TryStar": "`try`", "Raise": "`raise`", "Import": "`import`", "ImportFrom": "`import`",
+    "Try": "`try`", "TryStar": "`try`", "Import": "`import`", "ImportFrom": "`import`",
     "Global": "`global`", "Nonlocal": "`nonlocal`", "ClassDef": "a class", "Match": "`match`", "Yield": "`yield`",
     "YieldFrom": "`yield`", "Await": "`await`", "AsyncFor": "`async for`", "AsyncWith": "`async with`",
     "AsyncFunctionDef": "an async function", "TypeAlias": "a type alias",
