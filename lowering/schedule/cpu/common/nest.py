@@ -9,7 +9,7 @@ where there is one. `unflattened` gives statements with the buffers' own indices
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -17,7 +17,16 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.tir.blocks import BlockFacts, NotApplicableError, stores_bf16_constant
 from mlirtri.lowering.tir.linear_forms import linear
-from mlirtri.lowering.tir.statements import Access, depends_on, fresh, index, loads_in, sequence, with_accesses
+from mlirtri.lowering.tir.statements import (
+    Access,
+    depends_on,
+    fresh,
+    index,
+    loads_in,
+    sequence,
+    simplified,
+    with_accesses,
+)
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     Buffer,
@@ -31,6 +40,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Stmt,
     TensorLoad,
     Var,
+    structural_map,
     structural_walk,
     tirx,
     with_values,
@@ -256,7 +266,24 @@ def _flattened(statement: Stmt, flat: Mapping[Any, Any], analyzer: Analyzer) -> 
             return node
         return type(node)(analyzer.simplify(node.a), analyzer.simplify(node.b))
 
-    return with_accesses(statement, access, *((kind, comparison) for kind in COMPARISONS))
+    def cast(node: Node) -> Any:
+        return _unwrapped(node, analyzer)
+
+    return with_accesses(statement, access, (tirx.Cast, cast), *((kind, comparison) for kind in COMPARISONS))
+
+
+def _unwrapped(cast: Any, analyzer: Analyzer) -> Any:
+    """Return a wrapping sum or product of indices (`arithmetic.wrapped`) that does not wrap without its casts."""
+    node = cast.value
+    if str(cast.ty) != "int64" or not isinstance(node, tirx.Add | tirx.Mul) or str(node.ty) != "int128":
+        return cast
+    if not all(isinstance(operand, tirx.Cast) and str(operand.value.ty) == "int64" for operand in (node.a, node.b)):
+        return cast
+    plain = type(node)(node.a.value, node.b.value)
+    bounds = [analyzer.const_int_bound(operand) for operand in (plain.a, plain.b)]
+    first, second = (int(bound.max_value) for bound in bounds)
+    most = first + second if isinstance(node, tirx.Add) else first * second
+    return plain if most < 2**62 and all(int(bound.min_value) >= 0 for bound in bounds) else cast
 
 
 def _without_units(nest: FlatNest) -> FlatNest:
@@ -306,13 +333,18 @@ def _joined(nest: FlatNest) -> FlatNest:
         )
         values = {outer.variable: index(0), inner.variable: both.variable}
         axes = tuple(both if axis is outer else axis for axis in nest.axes if axis is not inner)
+        nest = replace(
+            nest,
+            body=_with_positions(nest.body, outer, inner, lambda position: simplified(with_values(position, values))),
+        )
         return _joined(replace(substituted_nest(replace(nest, axes=axes), values), axes=axes))
     return nest
 
 
 def _runs_through(nest: FlatNest, outer: NestAxis, inner: NestAxis) -> bool:
     variables = [outer.variable, inner.variable]
-    if depends_on(_without_offsets(nest.body, nest.flat), variables):
+    without = _with_positions(_without_offsets(nest.body, nest.flat), outer, inner, lambda _: index(0))
+    if depends_on(without, variables):
         return False
     if nest.init is not None and depends_on(_without_offsets(nest.init, nest.flat), variables):
         return False
@@ -324,6 +356,17 @@ def _runs_through(nest: FlatNest, outer: NestAxis, inner: NestAxis) -> bool:
         if form is not None and form.factor(outer.variable) != form.factor(inner.variable) * inner.extent:
             return False
     return True
+
+
+def _with_positions(statement: Stmt, outer: NestAxis, inner: NestAxis, position: Callable[[Expr], Expr]) -> Any:
+    """Return the statement with others in place of the sums that go through both axes as through a single one."""
+
+    def added(node: Node) -> Any:
+        form = linear(node, {})
+        factor = 0 if form is None else form.factor(inner.variable)
+        return position(node) if factor and form.factor(outer.variable) == factor * inner.extent else node
+
+    return structural_map(statement, (tirx.Add, added), order="post")
 
 
 def _without_offsets(statement: Stmt, flat: Mapping[Any, Any]) -> Any:

@@ -303,6 +303,23 @@ def whole(x):
 
 
 @jit
+def places(x):
+    return np.argmax(x), np.argmin(x * 2), np.argmax(x.T)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+@pytest.mark.parametrize("shape", [(9, 77), (3, 5, 41), (2, 3, 4, 50)], ids=str)
+def test_place_in_a_whole_array_is_searched_in_vectors(shape, dtype):
+    x = np.random.default_rng(0).integers(-500, 500, shape).astype(dtype)
+    x[-1, -1] = x[0, 1] = 501  # the first of equal ones
+    assert places.compile(x).ir["scheduled"].count("first_1 = T.alloc_buffer") == 2
+    assert places(x) == (x.argmax(), x.argmin(), x.T.argmax())
+    if dtype == "float32":
+        x[1, 2, ...] = x[0, 2] = np.nan
+        assert places(x) == (x.argmax(), x.argmin(), x.T.argmax())
+
+
+@jit
 def remainders(x):
     return x % 3
 
