@@ -20,6 +20,7 @@ from mlirtri.lowering.mlir_common.reading import dtype_of, shape_of
 from mlirtri.lowering.tir.primfunc import LoopAxis, Names, Statements, buffer, build, load, store
 from mlirtri.lowering.toolchain.tvm_names import (
     BlockBuilder,
+    Expr,
     GlobalVar,
     PrimFunc,
     TensorType,
@@ -51,7 +52,7 @@ class Uninitialized:
     dtype: str
 
     @property
-    def element(self) -> Any:
+    def element(self) -> Expr:
         return scalar_literal(0, self.dtype)
 
 
@@ -102,37 +103,37 @@ class RelaxBuilder:
     def write(self, value: ir.Value, meaning: Any) -> None:
         self._values[value] = meaning
 
-    def literal(self, value: ir.Value) -> Any | None:
+    def literal(self, value: ir.Value) -> Expr | None:
         """Return the TIR literal that every element of `value` equals, or None."""
         meaning = self._values[value]
         return meaning.element if isinstance(meaning, (Splat, Uninitialized)) else None
 
-    def read(self, value: ir.Value) -> Any:
+    def read(self, value: ir.Value) -> relax.Expr:
         """Return `value` as a Relax expression; a literal becomes a tensor now, once."""
         meaning = self._values[value]
         if isinstance(meaning, (Splat, Uninitialized)):
             meaning = self._values[value] = self._fill(meaning, value)
         return meaning
 
-    def read_all(self, values: Sequence[ir.Value]) -> list[Any]:
+    def read_all(self, values: Sequence[ir.Value]) -> list[relax.Expr]:
         return [self.read(value) for value in values]
 
     def type_of(self, value: ir.Value, vdevice: Any = None) -> TensorType:
         """Return the Relax type of an SSA value on a device; a scalar is a rank-0 tensor."""
         return TensorType(shape_of(value.type), dtype_of(value.type), vdevice=vdevice)
 
-    def bind(self, operation: ir.Operation, expression: Any, name: str | None = None) -> Any:
+    def bind(self, operation: ir.Operation, expression: Expr, name: str | None = None) -> relax.Var:
         """Bind `expression` under a name and source location, and return the variable."""
         return self.bind_as(name_of(operation.location) or name or operation.name.split(".")[-1], operation, expression)
 
-    def bind_as(self, name: str, operation: ir.Operation, expression: Any) -> Any:
+    def bind_as(self, name: str, operation: ir.Operation, expression: Expr) -> relax.Var:
         """Bind `expression` under a generated name that matches no variable of the user's."""
         variable = self.block.emit(expression, self.names.unique(name))
         if span := span_of(operation.location):
             self.locations[variable.name] = str(span)
         return variable
 
-    def emit(self, operation: ir.Operation, expression: Any, name: str | None = None) -> None:
+    def emit(self, operation: ir.Operation, expression: Expr, name: str | None = None) -> None:
         """Bind `expression` as the result of `operation`; a tuple for an operation of several results."""
         variable = self.bind(operation, expression, name)
         if len(operation.results) == 1:

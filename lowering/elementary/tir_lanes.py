@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import simd_registers
 from mlirtri.lowering.elementary.functions import horner
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
 Expr = Any
 _MANTISSA = {"float32": 23, "float64": 52}
@@ -68,7 +68,7 @@ class Lanes:
         self.bindings.append((buffer, tirx.BufferStore(buffer, value, indices)))
         return tirx.BufferLoad(buffer, indices)
 
-    def statements(self) -> list[Any]:
+    def statements(self) -> list[Stmt]:
         """Return the bindings and stores that precede the use."""
         result: list[Any] = []
         for variable, value in self.bindings:

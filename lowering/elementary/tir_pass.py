@@ -193,7 +193,7 @@ def _is_of(variable: Var, lets: list[Any]) -> bool:
     return any(let.var.same_as(variable) for let in lets)
 
 
-def with_loads(value: Expr, loads: dict[Any, Any]) -> Any:
+def with_loads(value: Expr, loads: dict[Var, Expr]) -> Expr:
     """Return `value` with loads in place of the given variables, and without their `Let`s."""
     if not loads:
         return value

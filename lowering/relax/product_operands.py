@@ -253,7 +253,7 @@ def _reading_through(function: PrimFunc, number: int, producer: PrimFunc) -> Pri
     return PrimFunc(parameters, body, function.ret_type, function.attrs)
 
 
-def with_regions_of(block: Any, buffers: Iterable[Any]) -> Any:
+def with_regions_of(block: Any, buffers: Iterable[Any]) -> SBlock:
     """Return an SBlock whose read and write regions are those of its body, as far as they are of `buffers`."""
     bare = SBlock(block.iter_vars, [], [], block.name_hint, block.body, block.init)
     reads, writes = read_write_region(bare, {buffer: buffer for buffer in buffers})[:2]

@@ -37,7 +37,7 @@ class Launch:
     arguments: tuple[Any, ...]
 
     @property
-    def result(self) -> Any:
+    def result(self) -> relax.Var:
         return self.binding.var
 
 

@@ -7,7 +7,6 @@ into numbers and duplicates its operand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mlirtri.lowering.tir.statements import loads_in
 from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, structural_equal, tirx
@@ -24,7 +23,7 @@ def difference(x: Expr, y: Expr) -> Expr:
     return tirx.Add(x, tirx.Mul(y, tirx.FloatImm(dtype, -1.0)))
 
 
-def wrapped(node: Callable[[Any, Any], Any], x: Expr, y: Expr) -> Expr:
+def wrapped(node: Callable[[Expr, Expr], Expr], x: Expr, y: Expr) -> Expr:
     """Return a wrapping sum, difference or product of integers: computed in twice the width, then truncated.
 
     TVM's LLVM code marks overflow of 32 and 64 bits as undefined, signed and unsigned alike, and its simplifier relies

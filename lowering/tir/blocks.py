@@ -14,6 +14,7 @@ from mlirtri.lowering.tir.statements import nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,
+    Buffer,
     PrimFunc,
     Range,
     SBlock,
@@ -75,7 +76,7 @@ class BlockFacts:
         return "R" not in self.kinds
 
     @property
-    def target(self) -> Any:
+    def target(self) -> Buffer:
         """The buffer that the block's first store writes."""
         return self.writes[0].buffer
 
@@ -119,7 +120,7 @@ def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
     return [block_facts(schedule, handle) for handle in schedule.get_child_blocks(schedule.get_sblock("root"))]
 
 
-def blocks_of(function: PrimFunc) -> list[tuple[BlockFacts, Any]]:
+def blocks_of(function: PrimFunc) -> list[tuple[BlockFacts, SBlock]]:
     """Return the facts of `leaf_blocks`, without handles, and the blocks: no schedule is made, which takes longer."""
     body = function.body
     if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":

@@ -15,6 +15,7 @@ from mlirtri.lowering.tir.statements import depends_on, index
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     Expr,
+    Extent,
     Node,
     Range,
     TensorLoad,
@@ -106,7 +107,7 @@ class Contraction(Factors):
     """The source location of the product, ``file:line:column``; empty where it has none."""
 
 
-def size_of(axes: Sequence[Axis]) -> Any:
+def size_of(axes: Sequence[Axis]) -> Extent:
     """Return the number of elements: an `int`, or an expression if an extent is one."""
     return prod(axis.extent for axis in axes)
 

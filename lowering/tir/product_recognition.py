@@ -18,9 +18,11 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Expr,
     IRModule,
     PrimFunc,
+    SBlock,
     Schedule,
     Stmt,
     TensorLoad,
+    Var,
     structural_equal,
     tirx,
 )
@@ -70,7 +72,7 @@ def _has_only_product(function: PrimFunc) -> bool:
     return len(reductions) == 1 and find_product(*reductions[0]) is not None
 
 
-def find_product(facts: BlockFacts, block: Any) -> Product | None:
+def find_product(facts: BlockFacts, block: SBlock) -> Product | None:
     """Return the block as a product of tensors; None if it is none."""
     is_plain = len(facts.writes) == 1 and not facts.calls and not facts.binds
     if not is_plain or not isinstance(block.body, tirx.BufferStore) or not _is_zero(block.init):
@@ -79,7 +81,7 @@ def find_product(facts: BlockFacts, block: Any) -> Product | None:
     return product_of(block.body, [Axis(axis.var, int(axis.dom.extent)) for axis in block.iter_vars], reduced)
 
 
-def product_of(store: Stmt, all_axes: Sequence[Axis], summed: Sequence[Any]) -> Product | None:
+def product_of(store: Stmt, all_axes: Sequence[Axis], summed: Sequence[Var]) -> Product | None:
     """Return the product that a store in loops over all axes sums over those of `summed`; None if it is none."""
     parts = _parts(store)
     if parts is None:

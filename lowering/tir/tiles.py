@@ -10,7 +10,7 @@ from typing import Any
 
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir.statements import index, sequence
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, tirx, with_values
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Extent, Node, Stmt, tirx, with_values
 
 
 def replaced(node: Node, values: Values) -> Node:
@@ -18,7 +18,7 @@ def replaced(node: Node, values: Values) -> Node:
     return with_values(node, values)
 
 
-def for_loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = None) -> Stmt:
+def for_loop(name: str, extent: Extent, body: Callable[[Expr], Stmt], kind: Any = None) -> Stmt:
     """Return a loop whose body is built from its variable; the body alone, for 0, if it runs once."""
     if isinstance(extent, int):
         if extent == 1 and kind is not tirx.ForKind.VECTORIZED:
@@ -28,7 +28,7 @@ def for_loop(name: str, extent: Any, body: Callable[[Any], Any], kind: Any = Non
     return tirx.For(variable, index(0), extent, tirx.ForKind.SERIAL if kind is None else kind, body(variable))
 
 
-def loop_nest(axes: Sequence[Axis], body: Callable[[Values], Any], values: Values | None = None) -> Stmt:
+def loop_nest(axes: Sequence[Axis], body: Callable[[Values], Stmt], values: Values | None = None) -> Stmt:
     """Return one loop per axis around a body, which is built from the values of the axes."""
     values = values or {}
     if not axes:
@@ -41,12 +41,12 @@ def loop_nest(axes: Sequence[Axis], body: Callable[[Values], Any], values: Value
     return for_loop(axis.variable.name, axis.extent, inner_loops)
 
 
-def in_vectors(extent: Any, lanes: int, body: Callable[[Any], Any]) -> Stmt:
+def in_vectors(extent: Extent, lanes: int, body: Callable[[Expr], Stmt]) -> Stmt:
     """Return loops of `body` over 0 … extent in vectors; the rest is one vector, or scalar if the extent is dynamic."""
     return groups_of(extent, lanes, lambda first, count: in_lanes(count, lambda lane: body(first + lane)))
 
 
-def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Stmt:
+def groups_of(extent: Extent, lanes: int, body: Callable[[Expr, int], Stmt]) -> Stmt:
     """Return loops of `body` over groups of `lanes` elements; the rest is one group, or single elements if dynamic."""
 
     def vectors(count: Any) -> Any:
@@ -61,7 +61,7 @@ def groups_of(extent: Any, lanes: int, body: Callable[[Any, int], Any]) -> Stmt:
     return sequence(*parts, *([body(index(groups * lanes), remaining)] if remaining else []))
 
 
-def in_lanes(count: int, body: Callable[[Any], Any]) -> Stmt:
+def in_lanes(count: int, body: Callable[[Expr], Stmt]) -> Stmt:
     """Return ``body(lane)`` in a vectorised loop over `count` lanes, or for the only lane."""
     if count == 1:
         return body(index(0))
@@ -78,22 +78,22 @@ def axis_values(axes: Sequence[Axis], position: Expr) -> Values:
     return values
 
 
-def sized(extent: Any) -> Any:
+def sized(extent: Extent) -> Expr:
     """Return an extent as an expression."""
     return index(extent) if isinstance(extent, int) else extent
 
 
-def quotient(position: Expr, size: Any) -> Expr:
+def quotient(position: Expr, size: Extent) -> Expr:
     """Return position // size of a non-negative position."""
     return tirx.floordiv(position, index(size)) if isinstance(size, int) else tirx.truncdiv(position, size)
 
 
-def remainder(position: Expr, size: Any) -> Expr:
+def remainder(position: Expr, size: Extent) -> Expr:
     """Return position % size of a non-negative position."""
     return tirx.floormod(position, index(size)) if isinstance(size, int) else tirx.truncmod(position, size)
 
 
-def ceil_div(count: Any, size: int) -> Any:
+def ceil_div(count: Extent, size: int) -> Extent:
     """Return the number of parts of this size, the last of which may be smaller."""
     return -(-count // size) if isinstance(count, int) else tirx.floordiv(count + index(size - 1), index(size))
 
@@ -103,7 +103,7 @@ def ramp(first: Expr, lanes: int) -> Expr:
     return tirx.Ramp(first, index(1), lanes) if lanes > 1 else first
 
 
-def temporary(name: str, dtype: str, shape: Sequence[Any]) -> Buffer:
+def temporary(name: str, dtype: str, shape: Sequence[Extent]) -> Buffer:
     return tirx.decl_buffer([sized(size) for size in shape], dtype, name, layout=None)
 
 
@@ -115,12 +115,12 @@ def linearized(axes: Sequence[Axis], values: Values) -> Expr:
     return position
 
 
-def at_least(size: Any, least: int) -> Any:
+def at_least(size: Extent, least: int) -> Extent:
     """Return the maximum of a size and `least`."""
     return max(size, least) if isinstance(size, int) else tirx.max(size, index(least))
 
 
-def at_most(size: Any, most: Any) -> Any:
+def at_most(size: Extent, most: Extent) -> Extent:
     """Return the minimum of two sizes or expressions."""
     are_known = isinstance(size, int) and isinstance(most, int)
     return min(size, most) if are_known else tirx.min(sized(size), sized(most))

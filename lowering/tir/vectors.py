@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, ir, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, Var, ir, structural_map, tirx
 
 PARTS = 2
 """Elements of memory that a complex number takes: its real and its imaginary part, side by side."""
@@ -92,7 +92,7 @@ def loaded(buffer: Buffer, indices: list[Expr], dtype: Any) -> Expr:
     return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)
 
 
-def lanewise(buffer: Buffer, first: int, lanes: int, value: Callable[[Any], Any]) -> Stmt:
+def lanewise(buffer: Buffer, first: int, lanes: int, value: Callable[[Expr], Expr]) -> Stmt:
     """Return stores into `lanes` neighbours, as one vector."""
     if lanes == 1:
         return stored(buffer, [index(first)], value(index(first)))
@@ -111,7 +111,7 @@ class Joined:
     loop: Any
 
 
-def joined_by(axes: Sequence[Any], point: Mapping[Any, Any], loop: Stmt) -> list[Joined]:
+def joined_by(axes: Sequence[Any], point: Mapping[Var, Expr], loop: Stmt) -> list[Joined]:
     """Return the axes that one loop fuses, if there are several."""
     if len(axes) == 1:
         return []

@@ -37,6 +37,8 @@ Node: TypeAlias = Any
 Buffer: TypeAlias = Any
 """A buffer of TIR, which is a `Var` whose type is a buffer type."""
 Var: TypeAlias = Any
+Extent: TypeAlias = "int | Expr"
+"""A size, or a number of iterations: a Python int where it is static."""
 TensorType = relax.TensorType
 Sequential = tvm.transform.Sequential
 

@@ -24,7 +24,7 @@ from mlirtri.lowering.mlir_common.reading import kept_axes, reassociation_of
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Extent, tirx
 
 StatementRule = Callable[["LoopTranslation", ir.Operation], None]
 STATEMENT_RULES: Registry[str, StatementRule] = Registry("TIR statement rule")
@@ -53,7 +53,7 @@ class LoopTranslation:
     def memory(
         self,
         value: ir.Value,
-        sizes: Sequence[Any],
+        sizes: Sequence[Extent],
         name_hint: str,
         dtype: str | None = None,
         strides: Sequence[int | None] | None = None,

@@ -14,7 +14,7 @@ from mlirtri.lowering.bridge.loops.values import part_dtypes
 from mlirtri.lowering.bridge.scalar.scalar_rules import same_bits
 from mlirtri.lowering.tir.primfunc import load, store
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Extent, Stmt, tirx
 
 Indices = list[Any]
 
@@ -31,23 +31,23 @@ class Memory:
     map_indices: Callable[[Indices], Indices] = list
     """Map indices into the memref to indices into the buffer."""
 
-    def positions(self, indices: Sequence[Any]) -> list[Indices]:
+    def positions(self, indices: Sequence[Expr]) -> list[Indices]:
         """Return the indices into the buffer of each part of the element at `indices`."""
         mapped = self.map_indices(list(indices))
         return [[*mapped, index(part)] for part in range(2)] if len(self.dtypes) == 2 else [mapped]
 
-    def load(self, indices: Sequence[Any]) -> list[Any]:
+    def load(self, indices: Sequence[Expr]) -> list[Expr]:
         """Load the parts of the element at `indices`."""
         accesses = zip(self.dtypes, self.positions(indices), strict=True)
         return [same_bits(load(self.buffer, position), dtype) for dtype, position in accesses]
 
-    def store(self, parts: Sequence[Any], indices: Sequence[Any]) -> list[Any]:
+    def store(self, parts: Sequence[Expr], indices: Sequence[Expr]) -> list[Stmt]:
         """Return the statements that store these parts at the element at `indices`."""
         dtype, positions = str(self.buffer.dtype), self.positions(indices)
         pairs = zip(parts, positions, strict=True)
         return [store(self.buffer, same_bits(part, dtype), position) for part, position in pairs]
 
-    def view(self, sizes: Sequence[Any], to_source: Callable[[Indices], Indices]) -> Memory:
+    def view(self, sizes: Sequence[Extent], to_source: Callable[[Indices], Indices]) -> Memory:
         """Return a view of other sizes; `to_source` maps its indices to this memory's."""
         return Memory(self.buffer, tuple(sizes), self.dtypes, lambda indices: self.map_indices(to_source(indices)))
 
@@ -55,7 +55,7 @@ class Memory:
 def memory(
     name: str,
     type_: ir.MemRefType,
-    sizes: Sequence[Any],
+    sizes: Sequence[Extent],
     dtype: str | None = None,
     strides: Sequence[int | None] | None = None,
 ) -> Memory:
@@ -81,7 +81,7 @@ def _strides(name: str, strides: Sequence[int | None] | None, parts: int) -> lis
     return [*in_elements, *([index(1)] if parts == 2 else [])]
 
 
-def static_or_dynamic(static: Sequence[int], dynamic: Sequence[Any]) -> list[Any]:
+def static_or_dynamic(static: Sequence[int], dynamic: Sequence[Expr]) -> list[Expr]:
     """Return a ``static_…`` attribute with its dynamic entries replaced by the operands."""
     operands = iter(dynamic)
     return [next(operands) if number == ir.ShapedType.get_dynamic_size() else index(number) for number in static]
@@ -113,7 +113,7 @@ def collapsed(source: Memory, groups: Sequence[Sequence[int]]) -> Memory:
     return source.view(sizes, to_source)
 
 
-def expanded(source: Memory, groups: Sequence[Sequence[int]], sizes: Sequence[Any]) -> Memory:
+def expanded(source: Memory, groups: Sequence[Sequence[int]], sizes: Sequence[Extent]) -> Memory:
     """Expand each axis into a group of axes of the given sizes."""
 
     def to_source(indices: Indices) -> Indices:
@@ -148,12 +148,12 @@ def _size(sizes: Sequence[Any]) -> Any:
     return count
 
 
-def is_number(expression: Any, number: int) -> bool:
+def is_number(expression: Expr, number: int) -> bool:
     """Return whether an expression is this constant."""
     return isinstance(expression, tirx.IntImm) and int(expression.value) == number
 
 
-def product(x: Any, y: Any) -> Any:
+def product(x: Expr, y: Expr) -> Expr:
     """Return x * y, simplified where either is 1 or the first is 0."""
     if is_number(x, 0) or is_number(y, 1):
         return x

@@ -21,7 +21,7 @@ from mlirtri.lowering.mlir_common.reading import dtype_of
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names, buffer, load, store
 from mlirtri.lowering.tir.statements import index, nodes_in
-from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, structural_map, tirx
 
 Bounds = tuple[int, int]
 _FREE_SIZE = 12
@@ -56,7 +56,7 @@ class ScalarBuffer:
         self.scalar = Scalar(same_bits(load(self.buffer, [index(0)]), dtype), frozenset([name]))
         """The value that it holds now."""
 
-    def store(self, scalar: Scalar) -> Any:
+    def store(self, scalar: Scalar) -> Stmt:
         return store(self.buffer, same_bits(scalar.expression, str(self.buffer.dtype)), [index(0)])
 
 
@@ -158,7 +158,7 @@ class LoopValues:
                 pending[reader] = self.name(pending[reader], reader.buffer.name)
 
     @contextmanager
-    def nested(self) -> Iterator[list[Any]]:
+    def nested(self) -> Iterator[list[Stmt]]:
         """Collect the statements of a nested scope: the body of a loop, the arm of a branch."""
         outer, self.statements = self.statements, []
         try:
@@ -202,7 +202,7 @@ def _is_analysed(scalar: Scalar) -> bool:
     return not any(dtype_name(cast.value) in _INTEGERS for cast in nodes_in(scalar.expression, tirx.Cast))
 
 
-def scalar_of(expression: Any, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:
+def scalar_of(expression: Expr, operands: Sequence[Scalar], bounds: Bounds | None = None) -> Scalar:
     """Return an expression of the operands as a scalar that reads what they read."""
     reads = frozenset().union(*(operand.reads for operand in operands))
     return Scalar(expression, reads, 1 + sum(operand.size for operand in operands), bounds)

@@ -19,7 +19,7 @@ from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES, ScalarRule
 from mlirtri.lowering.mlir_common.reading import affine_index
 from mlirtri.lowering.tir.primfunc import buffer, load, store
 from mlirtri.lowering.tir.statements import index, nodes_in
-from mlirtri.lowering.toolchain.tvm_names import structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Stmt, structural_map, tirx
 
 __all__ = ["BODY_OPERATIONS", "ScalarBody", "scalar_floats"]
 Expr = Any
@@ -72,14 +72,14 @@ class ScalarBody:
             self.values[value] = make() if make else self.read(value, [])
         return self.values[value]
 
-    def translate(self, block: ir.Block, targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
+    def translate(self, block: ir.Block, targets: Sequence[tuple[Any, Sequence]]) -> tuple[Stmt, tuple]:
         """Return the statement that stores `block` to the (buffer, indices) of `targets`, and its scratch buffers."""
         operations = [view.operation for view in block.operations]
         for operation in operations[:-1]:
             self.translate_operation(operation)
         return self.finish(list(operations[-1].operands), targets)
 
-    def finish(self, results: Sequence[ir.Value], targets: Sequence[tuple[Any, Sequence]]) -> tuple[Any, tuple]:
+    def finish(self, results: Sequence[ir.Value], targets: Sequence[tuple[Any, Sequence]]) -> tuple[Stmt, tuple]:
         """Return the statement that stores `results`, and the scratch buffers that it needs."""
         if len(results) == 1 and self._fits_lets():
             buffer_, indices = targets[0]

@@ -22,18 +22,18 @@ _DL_TENSOR, _TENSOR = 7, 70
 """What `tvm_ffi` calls an argument that points to a DLTensor, and one that is an object which holds a DLTensor."""
 
 
-def field_of(expression: Expr) -> Any:
+def field_of(expression: Expr) -> Expr | None:
     """Return an expression that reads a field of a struct; None for others."""
     is_field = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.tvm_struct_get"
     return expression if is_field else None
 
 
-def word(pointer: Any, number: int) -> Any:
+def word(pointer: Expr, number: int) -> Expr:
     """Return the expression of eight bytes that a pointer leads to."""
     return tirx.call_intrin("int64", "tirx.tvm_struct_get", pointer, number, _ELEMENT)
 
 
-def joined(conditions: Iterable[Expr]) -> list[Any]:
+def joined(conditions: Iterable[Expr]) -> list[Expr]:
     """Return fewer conditions that hold together where all of `conditions` do."""
     words = _Words()
     rest = [words.without(part) for whole in conditions for part in _parts(whole)]

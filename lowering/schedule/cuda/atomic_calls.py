@@ -120,7 +120,7 @@ def _as(value: Expr, dtype: str, wraps: bool) -> Any:
     return tirx.Cast(dtype, value) if wraps and "int" in dtype and "int" in str(value.ty.dtype) else None
 
 
-def atomic_call(update: Stmt) -> Any:
+def atomic_call(update: Stmt) -> Stmt:
     """Return the statements of one thread for an update, which may keep what the element was before."""
     *keeping, store = update.seq if isinstance(update, tirx.SeqStmt) else [update]
     kept = keeping[0].buffer if keeping else None
@@ -186,7 +186,7 @@ def _replacing(store: Stmt, kept: Any) -> Any:
     )
 
 
-def with_calls(statement: Stmt) -> Any:
+def with_calls(statement: Stmt) -> Stmt:
     """Return a thread's statement with calls of atomic functions for the updates that are marked."""
 
     def call(node: Node) -> Any:

@@ -32,7 +32,7 @@ from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, structural_equal, structural_map, tirx
 
 
-def with_atomics(statement: Stmt, around: Ranges = (), in_block: bool = False) -> Any:
+def with_atomics(statement: Stmt, around: Ranges = (), in_block: bool = False) -> Stmt:
     """Return the statement with its outermost loops parallel that are independent but for `ATOMIC_UPDATE`s.
 
     In a block of a tile kernel only loops that are declared parallel, and no statement uses what an element was before.
@@ -41,7 +41,7 @@ def with_atomics(statement: Stmt, around: Ranges = (), in_block: bool = False) -
     return _Loops(scalars, in_block).visit(statement, around)
 
 
-def atomic_blocks(loops: Sequence[Any], body: Stmt) -> tuple[list[Any], Any]:
+def atomic_blocks(loops: Sequence[Stmt], body: Stmt) -> tuple[list[Stmt], Stmt]:
     """Return the loops over blocks, marked parallel, and the body with atomic updates; as they are where that fails."""
     updates = _Updates(is_declared=True, returns=False)
     changed = _updated(loops, (), updates) if loops else None

@@ -26,6 +26,7 @@ from mlirtri.lowering.tir.tiles import for_loop, replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     INDEPENDENT,
     LOCATION,
+    Buffer,
     Expr,
     Node,
     Stmt,
@@ -80,7 +81,7 @@ class Reduction:
     """Values that `term` names, for each element."""
     after: tuple[Any, ...]
 
-    def combined(self, one: Any, other: Any) -> Any:
+    def combined(self, one: Expr, other: Expr) -> Expr:
         """Return the combination of two values."""
 
         def load(node: Node) -> Any:
@@ -99,15 +100,15 @@ class Fragments:
     full_rows: bool = False
     """Whether warps divide rows alone."""
 
-    def add(self, tile: Any, layout: Layout) -> None:
+    def add(self, tile: Buffer, layout: Layout) -> None:
         self.layouts[tile] = layout
         self.registers[tile] = declare(tile.name, [layout.elements], str(tile.dtype), "local")
 
-    def touched_by(self, node: Node) -> list[Any]:
+    def touched_by(self, node: Node) -> list[Buffer]:
         """Return the tiles that a statement accesses."""
         return [tile for tile in self.layouts if depends_on(node, [tile])]
 
-    def mapped(self, statement: Stmt, thread: Any) -> Any:
+    def mapped(self, statement: Stmt, thread: Expr) -> Stmt | None:
         """Return a statement that accesses tiles in registers, as one thread of the block runs it."""
         tiles = self.touched_by(statement)
         nest = _elementwise(statement, tiles)
@@ -303,7 +304,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one.same_as(other))
 
 
-def term_of(value: Expr, carried: Any) -> Any:
+def term_of(value: Expr, carried: Buffer) -> Expr | None:
     """Return what a sum adds to `carried`, or what a maximum or minimum compares it with; None for other values."""
 
     def is_carried(node: Node) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, tirx
 
 FIRST_ARCHITECTURE = 80
 """The first `sm_` number with asynchronous copies and fragments of bf16."""
@@ -93,7 +93,7 @@ _MULTIPLY = """{function} mlirtri_multiply_{name}({sums}* sums, const unsigned* 
 """
 
 
-def copy(count: int, target: Any, source: Any, is_present: Any) -> Any:
+def copy(count: int, target: Expr, source: Expr, is_present: Expr) -> Stmt:
     """Start to copy 4, 8 or 16 bytes from global to shared memory; zeros if `is_present` is false."""
     code = _COPY.format(function=_FUNCTION, bytes=count, cache="cg" if count == 16 else "ca")
     present = tirx.IntImm("int32", count)
@@ -102,7 +102,7 @@ def copy(count: int, target: Any, source: Any, is_present: Any) -> Any:
     return _call(f"mlirtri_copy_{count}", code, target, tirx.address_of(source), present)
 
 
-def put(target: Any, value: Expr) -> Any:
+def put(target: Expr, value: Expr) -> Stmt:
     """Store to shared memory, hidden from TVM."""
     dtype = str(value.ty.dtype)
     name = "float" if dtype == "float32" else f"{dtype}_t"
@@ -113,31 +113,31 @@ EXCHANGED = {"float32": "float", "int32": "int"}
 """CUDA's names of the dtypes that threads exchange."""
 
 
-def exchange(value: Expr, distance: int) -> Any:
+def exchange(value: Expr, distance: int) -> Stmt:
     """Replace a thread's value, a buffer of one element, by that of the thread of its warp `distance` bits away."""
     dtype = str(value.dtype)
     code = _EXCHANGE.format(function=_FUNCTION, dtype=dtype, ctype=EXCHANGED[dtype], distance=distance)
     return _call(f"mlirtri_exchange_{dtype}_{distance}", code, address(value, tirx.IntImm("int64", 0), 1))
 
 
-def commit_copies() -> Any:
+def commit_copies() -> Stmt:
     """Commit all copies that this thread has started since the last commit as one group."""
     return _call("mlirtri_commit_copies", _COMMIT.format(function=_FUNCTION))
 
 
-def wait_for_copies(pending: int) -> Any:
+def wait_for_copies(pending: int) -> Stmt:
     """Wait until all copy groups of this thread but the `pending` last ones are complete."""
     return _call(f"mlirtri_wait_for_all_but_{pending}", _WAIT.format(function=_FUNCTION, pending=pending))
 
 
-def fragments(target: Any, source: Any, is_transposed: bool) -> Any:
+def fragments(target: Expr, source: Expr, is_transposed: bool) -> Stmt:
     """Load four fragments; thread n of a warp gives the address of row n % 8 of matrix n / 8."""
     suffix, trans = ("_transposed", ".trans") if is_transposed else ("", "")
     code = _FRAGMENTS.format(function=_FUNCTION, way=suffix, trans=trans)
     return _call(f"mlirtri_fragments{suffix}", code, target, source)
 
 
-def multiply(kind: Multiplication, sums: Any, left: Any, right: Any) -> Any:
+def multiply(kind: Multiplication, sums: Expr, left: Expr, right: Expr) -> Stmt:
     """Add ``left @ right`` to `sums`, on the fragments of a warp's threads."""
     types = {"sums": "float" if "float" in kind.sums else "int", "register": "f" if "float" in kind.sums else "r"}
     code = _MULTIPLY.format(
@@ -146,12 +146,12 @@ def multiply(kind: Multiplication, sums: Any, left: Any, right: Any) -> Any:
     return _call(f"mlirtri_multiply_{kind.name}", code, sums, left, right)
 
 
-def barrier() -> Any:
+def barrier() -> Stmt:
     """Wait for all threads of the block."""
     return tirx.Evaluate(tirx.call_intrin("void", "tirx.tvm_storage_sync", "shared"))
 
 
-def address(buffer: Buffer, offset: Expr, count: int) -> Any:
+def address(buffer: Buffer, offset: Expr, count: int) -> Expr:
     """Return the address of `count` elements of shared memory or registers.
 
     All are marked as read: TVM would put a barrier of its own after a write.

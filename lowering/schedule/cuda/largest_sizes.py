@@ -18,6 +18,8 @@ from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
 from mlirtri.lowering.tir.statements import index, nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
+    Buffer,
+    Expr,
     Node,
     Range,
     Stmt,
@@ -35,7 +37,7 @@ UNBOUNDED = 1 << 40
 """A size above which a bound is none."""
 
 
-def with_largest_sizes(statement: Stmt) -> Any:
+def with_largest_sizes(statement: Stmt) -> Stmt:
     """Return the statement with arrays of constant sizes, and annotated loops, wherever a largest size is known."""
     bounds = _Bounds(statement)
     buffers = {
@@ -85,7 +87,7 @@ class _Bounds:
         return int(self._analyzer.const_int_bound(size).max_value)
 
 
-def values_stored_once(statement: Stmt) -> dict[Any, Any]:
+def values_stored_once(statement: Stmt) -> dict[Buffer, Expr]:
     """Return the value of each scalar buffer that one statement alone stores."""
     scalars = {
         node.buffer

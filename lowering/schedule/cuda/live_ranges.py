@@ -27,7 +27,7 @@ from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Node, Stmt, TensorLoad, structural_map, structural_walk, tirx
 
 
-def with_separate_buffers(statement: Stmt) -> Any:
+def with_separate_buffers(statement: Stmt) -> Stmt:
     """Return a block's statement with a buffer of its own for each live range of its temporary arrays."""
     if isinstance(statement, tirx.For):
         return with_body(statement, with_separate_buffers(statement.body))
@@ -39,7 +39,7 @@ def with_separate_buffers(statement: Stmt) -> Any:
     return sequence(*statements)
 
 
-def with_casts_at_use(statement: Stmt) -> Any:
+def with_casts_at_use(statement: Stmt) -> Stmt:
     """Return a block's statement whose tiles that only hold an argument in a wider dtype are cast where they are read.
 
     MLIR casts once what a loop reads in each iteration; tensor cores take the narrow elements.

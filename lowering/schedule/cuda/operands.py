@@ -18,7 +18,7 @@ from mlirtri.lowering.tir.linear_forms import Linear, linear
 from mlirtri.lowering.tir.linear_forms import variable as of_variable
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced, sized, zero_of
-from mlirtri.lowering.toolchain.tvm_names import Expr, Node, TensorLoad, Var, ir, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, TensorLoad, Var, ir, tirx
 
 PADDING = 16
 """Padding bytes between lines of a tile, so that eight lines are in different banks."""
@@ -122,7 +122,9 @@ class Operand:
         """Return the number of elements of one tile in memory."""
         return self.lines * self.stride
 
-    def filled(self, memory: Any, start: Any, batch: Values, first: Any, step: Any, thread: Any, threads: int) -> Any:
+    def filled(
+        self, memory: Buffer, start: Expr, batch: Values, first: Expr, step: Expr, thread: Expr, threads: int
+    ) -> Stmt:
         """Return the statements by which each thread copies its part of a tile.
 
         The tile is at `start` in memory, `first` is its offset in the kept axes, and `step` along the sum.
@@ -213,7 +215,7 @@ def _divides(size: int, axes: Sequence[Axis]) -> bool:
     return isinstance(whole, int) and whole % size == 0
 
 
-def narrow(element: Any) -> tuple[str, Any] | None:
+def narrow(element: Expr) -> tuple[str, Expr] | None:
     """Return the dtype that a factor was widened from, and the narrow factor; None if no instruction takes it.
 
     bf16 may be given as bits, widened by a shift.

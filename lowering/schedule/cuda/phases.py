@@ -16,7 +16,7 @@ from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.vectors import stored
-from mlirtri.lowering.toolchain.tvm_names import Range, Stmt, Var, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Range, Stmt, Var, tirx
 
 WARP = 32
 ELEMENTS = 4
@@ -81,14 +81,14 @@ class Phases:
         self._memory: list[Any] = []
         self._phases: list[Any] = []
 
-    def shared(self, name: str, dtype: str, *sizes: int, scope: str = "shared") -> Any:
+    def shared(self, name: str, dtype: str, *sizes: int, scope: str = "shared") -> Buffer:
         """Return shared memory of the block, for each of its rows.
 
         One may be ``"shared.dyn"``, to exceed the static limit; TVM aliases several and then sees false writes.
         """
         return self.allocated(name, dtype, [self.shape.together, *sizes], scope)
 
-    def allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Any:
+    def allocated(self, name: str, dtype: str, sizes: Sequence[int], scope: str) -> Buffer:
         """Return shared memory of the block, of these sizes."""
         buffer = declare(name, sizes, wide_dtype(dtype), scope)
         self._memory.append(buffer)
@@ -125,7 +125,7 @@ class Phases:
             return tirx.LT(lane, index(first))
         return tirx.EQ(tirx.bitwise_and(lane, index(self.shape.lanes - 1)), index(0))
 
-    def combine(self, partial: Sequence[Any], combined: Combined) -> list[Any]:
+    def combine(self, partial: Sequence[Expr], combined: Combined) -> list[Buffer]:
         """Reduce each thread's values in `partial`, one per lane, to lane 0; return the buffers that hold the results.
 
         Several values go through memory: TVM sees that a thread reads what another stores, but not that the other
@@ -149,7 +149,7 @@ class Phases:
             half //= 2
         return source
 
-    def side_by_side(self, thread: Thread, length: int, body: Callable[[Any], Sequence[Any]]) -> Any:
+    def side_by_side(self, thread: Thread, length: int, body: Callable[[Expr], Sequence[Stmt]]) -> Stmt:
         """Return a loop in which the threads of a row take neighbouring elements of 0 … length."""
         step = self.shape.lanes * self.shape.parts
         iteration = tirx.Var("iteration", "int64")
@@ -160,7 +160,7 @@ class Phases:
             statement = tirx.IfThenElse(tirx.LT(position, index(length)), statement, None)
         return tirx.For(iteration, index(0), index(-(-length // step)), tirx.ForKind.SERIAL, statement)
 
-    def kernel(self) -> Any:
+    def kernel(self) -> Stmt:
         """Return the loops over blocks with all phases inside."""
         body = sequence(*(tirx.AllocBuffer(buffer) for buffer in self._memory), *self._phases)
         if self.shape.parts > 1:
@@ -168,7 +168,7 @@ class Phases:
         return bound(self.block, -(-self.count // self.shape.together), "blockIdx.x", body)
 
 
-def bound(variable: Var, extent: int, tag: str, body: Stmt) -> Any:
+def bound(variable: Var, extent: int, tag: str, body: Stmt) -> Stmt:
     """Return `body` in a loop bound to a thread axis; without a loop where there is one thread, whose index is 0."""
     if isinstance(variable, tirx.IntImm):
         return body
@@ -177,12 +177,12 @@ def bound(variable: Var, extent: int, tag: str, body: Stmt) -> Any:
     return tirx.For(variable, index(0), index(extent), tirx.ForKind.THREAD_BINDING, body, thread)
 
 
-def register(name: str, dtype: str) -> Any:
+def register(name: str, dtype: str) -> Buffer:
     """Return a buffer of one element per thread: a register."""
     return declare(name, (1,), wide_dtype(dtype), "local")
 
 
-def stored_together(elements: Sequence[Element], values: Sequence[Any]) -> list[Any]:
+def stored_together(elements: Sequence[Element], values: Sequence[Expr]) -> list[Stmt]:
     """Return stores of several values computed from the overwritten ones: all are computed first."""
     if len(elements) == 1:
         return [stored(*elements[0], values[0])]

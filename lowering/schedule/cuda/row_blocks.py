@@ -27,7 +27,7 @@ SHORTEST = 64
 """Elements of a row from which on several threads are faster than one."""
 
 
-def divided_row(loop: Stmt) -> tuple[Any, Any] | None:
+def divided_row(loop: Stmt) -> tuple[Stmt, Expr] | None:
     """Return the body of a parallel loop with reductions for many threads, and the length of its rows; or None."""
     reductions = [inner for inner in nodes_in(loop.body, tirx.For) if INDEPENDENT not in inner.annotations]
     if not reductions or not all(map(_is_along_memory, reductions)):
@@ -39,7 +39,7 @@ def divided_row(loop: Stmt) -> tuple[Any, Any] | None:
     return structural_map(loop.body, rule, order="post"), reductions[0].extent
 
 
-def on_block(statement: Stmt, thread: Any) -> Any:
+def on_block(statement: Stmt, thread: Expr) -> Stmt:
     """Return a statement on the threads of a block."""
     return BlockStatements(thread, THREADS, [], "shared", Fragments()).written(statement)
 

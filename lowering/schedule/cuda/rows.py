@@ -23,7 +23,7 @@ from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
 from mlirtri.lowering.tir.primfunc import with_statements
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.vectors import loaded, stored
-from mlirtri.lowering.toolchain.tvm_names import Expr, IRModule, PrimFunc, Schedule, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, IRModule, PrimFunc, Schedule, Stmt, tirx
 
 MAX_ROW_BYTES = 88 * 1024
 """Shared memory for rows with a given number of rows per block: devices since sm_80 allow as much on request."""
@@ -109,7 +109,7 @@ class CudaRowWriter(NestWriter):
     thread: Thread
     """The thread whose statements are being written."""
 
-    def __init__(self, plan: RowPlan, shape: Shape, parameters: Sequence[Any]):
+    def __init__(self, plan: RowPlan, shape: Shape, parameters: Sequence[Buffer]):
         super().__init__(plan, parameters)
         self.shape = shape
         self.phases = Phases(shape, prod(plan.rows.extents))
@@ -134,7 +134,7 @@ class CudaRowWriter(NestWriter):
     def _is_row(self, n: int) -> bool:
         return not self.plan.nests[n].is_reduction and bool(self.plan.inside[n].groups)
 
-    def written(self) -> Any:
+    def written(self) -> Stmt:
         """Return the kernel, or two kernels where several blocks share a row."""
         if self.shape.parts > 1:
             return self._in_shared_rows()
@@ -326,7 +326,7 @@ class CudaRowWriter(NestWriter):
             point.update(axis_values([nest.axes[axis] for axis in axes], position))
         return point
 
-    def element_of(self, n: int, indices: list[Any]) -> Element:
+    def element_of(self, n: int, indices: list[Expr]) -> Element:
         if n in self.elements:
             return self.elements[n], [index(0)]
         if n in self.values:

@@ -113,7 +113,7 @@ class TensorCoreKernel:
         sizes = {"left_parts": 4 * self.instructions_down, "right_parts": 2 * self.instructions_across}
         return [buffer(name, (size,), "uint32", "local") for name, size in sizes.items()]
 
-    def written(self) -> Any:
+    def written(self) -> Stmt:
         body = sequence(
             *(tirx.AllocBuffer(memory) for memory in (self.tiles, self.sums, *self.operand_registers)),
             for_loop("at", int(self.sums.shape[0]), self._clear, tirx.ForKind.UNROLLED),

@@ -30,7 +30,7 @@ from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, 
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.statements import flat, index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import Stmt, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, structural_equal, tirx
 
 LEAST_STAGES, MOST_STAGES = 2, 4
 """Steps of a sum whose copies are in shared memory at once."""
@@ -47,7 +47,7 @@ class BlockBody:
 
 
 def with_tensor_cores(
-    statement: Stmt, thread: Any, threads: int, target: Target, scope: str, fragments: Fragments
+    statement: Stmt, thread: Expr, threads: int, target: Target, scope: str, fragments: Fragments
 ) -> BlockBody:
     """Return a block's statement with its products of halves and int8 on tensor cores.
 

@@ -40,6 +40,7 @@ from mlirtri.lowering.tir.tiles import at_least, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     INDEPENDENT,
     Buffer,
+    Extent,
     IRModule,
     PrimFunc,
     Range,
@@ -314,7 +315,7 @@ def _shown(buffer: Buffer) -> str:
     return f"{name}{buffer.dtype}{[int(size) for size in buffer.shape]}"
 
 
-def bound(variable: Var, extent: Any, tag: str, body: Stmt) -> Any:
+def bound(variable: Var, extent: Extent, tag: str, body: Stmt) -> Stmt:
     """Return a loop over the blocks or threads of one axis of a launch."""
     count = sized(extent)
     thread = tirx.IterVar(Range(index(0), count), tirx.Var(tag, "int64"), tirx.IterVar.ThreadIndex, tag)

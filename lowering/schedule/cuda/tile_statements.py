@@ -24,6 +24,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     INDEPENDENT,
     LOCATION,
     Buffer,
+    Expr,
     Node,
     Stmt,
     TensorLoad,
@@ -71,13 +72,13 @@ class _Pending:
 class BlockStatements:
     """Writes the statements of one block."""
 
-    def __init__(self, thread: Any, threads: int, finished: Sequence[Finished], scope: str, fragments: Fragments):
+    def __init__(self, thread: Expr, threads: int, finished: Sequence[Finished], scope: str, fragments: Fragments):
         self.thread, self.threads, self.finished, self.scope = thread, threads, finished, scope
         self.fragments = fragments
         self.private: set[Any] = set()
         """Buffers of which each thread has its own."""
 
-    def written(self, statement: Stmt) -> Any:
+    def written(self, statement: Stmt) -> Stmt:
         """Return the statement on the threads of a block, with the memory that they share in shared memory."""
         statement = _in_registers(statement, self.fragments.registers)
         statement = _without_unused(statement, {buffer for known in self.finished for buffer in known.writes})
@@ -312,7 +313,7 @@ def _in_scopes(statement: Stmt, private: set[Any], shared: str) -> Any:
     return with_buffers(statement, scoped)
 
 
-def with_buffers(statement: Stmt, buffers: dict[Any, Buffer]) -> Any:
+def with_buffers(statement: Stmt, buffers: dict[Buffer, Buffer]) -> Stmt:
     """Return a statement with other buffers in place of some."""
 
     def load(node: Node) -> Any:

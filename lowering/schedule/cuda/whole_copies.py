@@ -32,7 +32,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
 IF_THEN_ELSE = "if_then_else"
 
 
-def with_sizes_at_use(statement: Stmt) -> Any:
+def with_sizes_at_use(statement: Stmt) -> Stmt:
     """Return a block's statement with the sizes of clipped tiles where they are used, in place of numbers with names.
 
     A loop that only copies tiles and adds their product then has no other statements.
@@ -75,7 +75,7 @@ def _without_names(statement: Stmt, names: dict[Any, Any], gone: set[Any]) -> An
     return replaced(structural_map(statement, (tirx.SeqStmt, kept), order="post"), names)
 
 
-def with_whole_copies(statement: Stmt) -> Any:
+def with_whole_copies(statement: Stmt) -> Stmt:
     """Return the statement with each zeroed and then partly copied tile as one copy."""
     if isinstance(statement, tirx.For):
         return with_body(statement, with_whole_copies(statement.body))
@@ -164,7 +164,7 @@ def _number(expression: Expr) -> int | None:
     return int(expression) if isinstance(expression, tirx.IntImm) else None
 
 
-def unguarded(element: Any) -> tuple[list[Any], Any]:
+def unguarded(element: Expr) -> tuple[list[Expr], Expr]:
     """Return the conditions under which an element is another than 0, and that other element."""
     conditions: list[Any] = []
     while isinstance(element, ir.Call) and str(getattr(element.op, "name", "")).endswith(IF_THEN_ELSE):
@@ -176,7 +176,7 @@ def unguarded(element: Any) -> tuple[list[Any], Any]:
     return conditions, element
 
 
-def conjuncts(condition: Expr) -> list[Any]:
+def conjuncts(condition: Expr) -> list[Expr]:
     """Return the conditions of which a condition is the conjunction."""
     if isinstance(condition, tirx.And):
         return [*conjuncts(condition.a), *conjuncts(condition.b)]

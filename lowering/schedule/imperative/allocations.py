@@ -8,7 +8,7 @@ from mlirtri.lowering.tir.statements import depends_on, uses_in, with_body
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Stmt, tirx
 
 
-def with_allocations_inside(statements: list[Any]) -> list[Any]:
+def with_allocations_inside(statements: list[Stmt]) -> list[Stmt]:
     """Return the statements with buffers that one loop alone uses, and overwrites first, allocated in that loop."""
     kept: list[Any] = []
     uses = [set() if isinstance(statement, tirx.AllocBuffer) else uses_in(statement) for statement in statements]

@@ -36,7 +36,7 @@ MAX_ACCESSES = 64
 """LoopAccesses of a loop that is still fused: larger bodies run out of registers."""
 
 
-def fused(statement: Stmt, around: Ranges = ()) -> Any:
+def fused(statement: Stmt, around: Ranges = ()) -> Stmt:
     """Return the statement with parallel loops fused, and scalar buffers for arrays private to an iteration."""
     return _with_scalars(_fused(statement, around))
 
@@ -118,7 +118,7 @@ def _share_iterations(first: Any, second: Any, around: Ranges) -> bool:
     return bool(pairs) and all(are_apart(*pair, range_of(first, {}), around) for pair in pairs)
 
 
-def producer_before(statements: Sequence[Any], reduction: Any, around: Ranges) -> int | None:
+def producer_before(statements: Sequence[Stmt], reduction: Stmt, around: Ranges) -> int | None:
     """Return the position of the last loop, if a reduction after these statements may be computed in it; else None.
 
     The statements after the loop may stand before it.

@@ -11,7 +11,7 @@ parallel ones that they contain, and their sums are held in a scalar buffer, add
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from mlirtri.lowering.schedule.imperative.accesses import LoopAccess, accesses_of, are_disjoint, is_parallel, is_scalar
@@ -25,14 +25,14 @@ FINISHED = "mlirtri.finished"
 """Attribute around statements whose loops are final."""
 
 
-def prepare(statement: Stmt, around: Ranges = ()) -> Any:
+def prepare(statement: Stmt, around: Ranges = ()) -> Stmt:
     """Return the statement with parallel loops marked and sums moved inwards; `around` has the outer loops' ranges."""
     if isinstance(statement, tirx.For):
         return _prepared_loop(statement, around)
     return with_parts(statement, lambda part: prepare(part, around))
 
 
-def with_parts(statement: Stmt, change: Any) -> Any:
+def with_parts(statement: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
     """Return a statement that is no loop with `change` applied to its parts."""
     if isinstance(statement, tirx.SeqStmt):
         return sequence(*(change(child) for child in statement.seq))
@@ -57,7 +57,7 @@ def _prepared_loop(loop: Stmt, around: Ranges) -> Any:
     return in_scalars(loop, around) if moved is None else moved
 
 
-def marked(loop: Stmt) -> Any:
+def marked(loop: Stmt) -> Stmt:
     """Return the loop with the annotation that its iterations are independent."""
     annotations = {**dict(loop.annotations), INDEPENDENT: 1}
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, loop.body, None, annotations, loop.step)
@@ -114,7 +114,7 @@ def _stays(access: LoopAccess, variable: Var) -> bool:
     return all(form is not None and not any(form.factor(name) for name in moving) for form in access.indices)
 
 
-def in_scalars(loop: Stmt, around: Ranges) -> Any:
+def in_scalars(loop: Stmt, around: Ranges) -> Stmt:
     """Return the loop with a scalar buffer for each element of memory that all of its iterations add to."""
     accesses = accesses_of(loop.body)
     if accesses.is_opaque or (isinstance(loop.extent, tirx.IntImm) and loop.extent.value <= 0):

@@ -18,9 +18,11 @@ from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
+    Extent,
     Node,
     Stmt,
     TensorLoad,
+    Var,
     ir,
     structural_equal,
     structural_map,
@@ -42,7 +44,7 @@ class Nest:
     """Stores of bound values before it, each to a scalar buffer of its own."""
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[Var]:
         return [axis.variable for axis in self.axes]
 
     def reaches_all(self) -> bool:
@@ -75,7 +77,9 @@ def nest_of(statement: Stmt) -> Nest | None:
     return Nest(tuple(axes), replaced(store, loads), tuple(stores))
 
 
-def in_terms_of(nest: Nest, result: Any, indices: Sequence[Any], product: Product, operands: list[Any]) -> Any:
+def in_terms_of(
+    nest: Nest, result: Buffer, indices: Sequence[Expr], product: Product, operands: list[Buffer]
+) -> list[Stmt] | None:
     """Return the nest's stores in terms of the product's axes; None where it does not read the product elementwise."""
     everything = [statement.value for statement in (*nest.names, nest.store)]
     reads = [load for value in everything for load in loads_in(value) if load.source.same_as(result)]
@@ -102,14 +106,14 @@ def in_terms_of(nest: Nest, result: Any, indices: Sequence[Any], product: Produc
     return [*names, store]
 
 
-def axis_of(position: Expr, axes: Mapping[Any, Any]) -> Any:
+def axis_of(position: Expr, axes: Mapping[Any, Any]) -> Var | None:
     """Return the axis that an index moves along by one element per iteration, whatever its offset; None for others."""
     form = linear(position, {})
     moving = [] if form is None else [variable for variable in form.terms if variable in axes]
     return moving[0] if len(moving) == 1 and form is not None and form.factor(moving[0]) == 1 else None
 
 
-def reading(store: Stmt, buffer: Buffer, value: Expr) -> Any:
+def reading(store: Stmt, buffer: Buffer, value: Expr) -> Stmt:
     """Return a store with `value` in place of the loads from a buffer."""
 
     def load(node: Node) -> Any:
@@ -154,7 +158,7 @@ def is_zero(value: Expr) -> bool:
     return isinstance(value, tirx.FloatImm | tirx.IntImm) and value.value == 0
 
 
-def without_scalar(statement: Stmt) -> Any:
+def without_scalar(statement: Stmt) -> Stmt:
     """Return loops that accumulate in memory, for ones in a scalar buffer loaded before and stored after them."""
     if not isinstance(statement, tirx.SeqStmt) or len(statement.seq) != 5:
         return statement
@@ -170,7 +174,7 @@ def without_scalar(statement: Stmt) -> Any:
     return with_accesses(loop, lambda buffer, _: (last.buffer, last.indices) if buffer.same_as(scalar) else None)
 
 
-def is_same(extent: Any, size: Any) -> bool:
+def is_same(extent: Extent, size: Extent) -> bool:
     """Whether second sizes, integers or expressions, are equal."""
     first, second = (index(operand) if isinstance(operand, int) else operand for operand in (extent, size))
     return first is not None and structural_equal(first, second)

@@ -32,7 +32,7 @@ class _Parts:
     update: Any
 
 
-def with_sum_inside(loop: Stmt, widens: bool = False) -> Any:
+def with_sum_inside(loop: Stmt, widens: bool = False) -> Stmt | None:
     """Return the statements of a serial loop over products as one product; None for any other loop.
 
     With `widens` conversions of bf16 to fp32 count as copies, and the loop may have a run-time number of iterations.

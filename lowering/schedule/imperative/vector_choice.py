@@ -89,7 +89,7 @@ def lanes_of(accesses: LoopAccesses) -> int:
     return lanes_in_register(*(int(access.buffer.dtype.bits) for access in accesses.all), least_bits=32)
 
 
-def parallel_loops_in(statement: Stmt) -> list[Any]:
+def parallel_loops_in(statement: Stmt) -> list[Stmt]:
     """Return the loops inside a statement that are annotated `INDEPENDENT`, in program order."""
     loops: list[Any] = []
 

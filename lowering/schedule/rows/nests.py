@@ -19,6 +19,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     Analyzer,
     Buffer,
+    Expr,
     PrimFunc,
     Range,
     SBlock,
@@ -80,7 +81,7 @@ class BlockNest:
     location: str | None
 
     @property
-    def target(self) -> Any:
+    def target(self) -> Buffer:
         return self.store.buffer
 
     @property
@@ -92,13 +93,13 @@ class BlockNest:
         """Per dimension of the target, the position of the axis that indexes it; None for a constant 0."""
         return self.plain(self.store.indices)
 
-    def plain(self, indices: Sequence[Any]) -> tuple[int | None, ...]:
+    def plain(self, indices: Sequence[Expr]) -> tuple[int | None, ...]:
         """Return for each index the position of the axis that it is; None where it is no plain axis."""
         numbers = {address_of(axis.variable): number for number, axis in enumerate(self.axes)}
         return tuple(numbers.get(address_of(index)) if isinstance(index, tirx.Var) else None for index in indices)
 
     @cached_property
-    def loads(self) -> tuple[Any, ...]:
+    def loads(self) -> tuple[TensorLoad, ...]:
         """Return every load except those of its own result and of scratch elements."""
         written = [self.target, *self.scratch]
         loads = (load for statement in (*self.before, self.store) for load in loads_in(statement))

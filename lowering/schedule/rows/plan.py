@@ -18,7 +18,7 @@ from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, 
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.statements import depends_on, nodes_in
-from mlirtri.lowering.toolchain.tvm_names import Node, TensorLoad, ir, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Extent, Node, TensorLoad, ir, tirx
 
 EXPENSIVE = 100
 """Cost of a function such as `exp`, in plain operations."""
@@ -62,7 +62,7 @@ class RowPlan:
         return costs_of(self.nests, self.inside, self.folded)[n]
 
 
-def make_plan(nests: Sequence[BlockNest], rows: Rows, outputs: Sequence[Any]) -> RowPlan:
+def make_plan(nests: Sequence[BlockNest], rows: Rows, outputs: Sequence[Buffer]) -> RowPlan:
     """Return the plan; `outputs` are the buffers that are results. Raises `NotRows`."""
     for nest in nests:
         # Steps are ordered by loads, which do not count those of initial values.
@@ -117,7 +117,7 @@ def _in_order(numbers: list[int], accesses: list[tuple]) -> list[int]:
     return [*(axis for axis in numbers if axis not in order), *dict.fromkeys(order)]
 
 
-def are_neighbours(axis: BlockAxis, outer: int, inner: int, axes: tuple, shape: Sequence[Any]) -> bool:
+def are_neighbours(axis: BlockAxis, outer: int, inner: int, axes: tuple, shape: Sequence[Extent]) -> bool:
     """Return whether two axes of a nest are contiguous in an access of this shape, as one axis would be, or absent."""
     if outer not in axes and inner not in axes:
         return True

@@ -14,7 +14,7 @@ from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest
 from mlirtri.lowering.schedule.rows.plan import RowPlan
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.tir.vectors import loaded, stored
-from mlirtri.lowering.toolchain.tvm_names import Expr, Node, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, TensorLoad, structural_map, tirx
 
 Point = dict[Any, Any]
 """By variable its value; by scratch buffer of a nest the `Element` that stands for it."""
@@ -31,7 +31,7 @@ def axis_values(axes: Sequence[BlockAxis], position: Expr) -> Point:
 class NestWriter(ABC):
     """Rewrites the nests of one row kernel."""
 
-    def __init__(self, plan: RowPlan, parameters: Sequence[Any]):
+    def __init__(self, plan: RowPlan, parameters: Sequence[Buffer]):
         self.plan, self.parameters = plan, list(parameters)
         self.writers = {nest.target: n for n, nest in enumerate(plan.nests)}
 
@@ -51,7 +51,7 @@ class NestWriter(ABC):
         """Return the shape of what a nest computes of one row."""
         return self.in_row(n, [int(size) for size in self.plan.nests[n].target.shape])
 
-    def in_row(self, n: int, indices: Sequence[Any]) -> list[Any]:
+    def in_row(self, n: int, indices: Sequence[Expr]) -> list[Expr]:
         """Return those indices, or sizes, of a nest's target that are not along the axes of the rows."""
         pairs = zip(self.plan.nests[n].target_axes, indices, strict=True)
         return [value for axis, value in pairs if axis not in self.plan.rows.axes[n]]
@@ -73,7 +73,7 @@ class NestWriter(ABC):
         """Return the point of a nest at which every axis is 0."""
         return {axis.variable: index(0) for axis in self.plan.nests[n].axes}
 
-    def before(self, nest: BlockNest, point: Point) -> list[Any]:
+    def before(self, nest: BlockNest, point: Point) -> list[Stmt]:
         """Return the statements before a nest's store; `point` has its scratch buffers, and gets new variables."""
         statements = []
         for statement in nest.before:

@@ -24,7 +24,7 @@ from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index, is_load, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, in_vectors, loop_nest, replaced, temporary
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
-from mlirtri.lowering.toolchain.tvm_names import Expr, TensorLoad, ir, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, ir, tirx
 
 _HALF_OF_LARGEST = {"float32": 1.5e38, "float64": 8e307}
 _COMPARISONS = {"LE": (1, 0), "LT": (1, 1), "GE": (-1, 0), "GT": (-1, 1)}
@@ -40,7 +40,7 @@ class Edge:
     slope: int
     offset: int
 
-    def column(self, row: Any) -> Any:
+    def column(self, row: Expr) -> Expr:
         return row * index(self.slope) + index(self.offset)
 
 
@@ -53,7 +53,7 @@ class Sight:
     factor: float | None
     """The factor of the product before minus infinity is added; None where it is selected."""
 
-    def of_block(self, start: Any, end: Any, columns: int, unit: int) -> tuple[Any, Any]:
+    def of_block(self, start: Expr, end: Expr, columns: int, unit: int) -> tuple[Expr, Expr]:
         """Return the first column and the end of those visible to rows `start` to `end`, inclusive, in whole `unit`s.
 
         At least one unit: rows with all columns hidden are NaN, which has to be computed.
@@ -305,13 +305,13 @@ _RULES = {
 class Magnitudes:
     """The largest magnitude of one operand, per batch element."""
 
-    def __init__(self, product: Product, operand: Any, axes: Sequence[Axis], name: str):
+    def __init__(self, product: Product, operand: Expr, axes: Sequence[Axis], name: str):
         self.product, self.operand = product, operand
         self.axes = _in_order(operand, [axis for axis in axes if axis.extent > 1])
         self.dtype = integers_of(product.dtype)
         self.largest = temporary(name, self.dtype, [size_of(product.batch)])
 
-    def statements(self, target: Target) -> list[Any]:
+    def statements(self, target: Target) -> list[Stmt]:
         outer, inner = self.axes[:-1], self.axes[-1:]
         lanes = min(lanes_for(self.product.dtype), size_of(inner))
         maxima = temporary("maxima", self.dtype, [lanes])
@@ -340,16 +340,16 @@ class Magnitudes:
         kind = loop_kind(batch * size_of(self.axes) // lanes, target)
         return [tirx.AllocBuffer(self.largest), for_loop("batch", batch, of_batch, kind)]
 
-    def is_finite(self, position: Expr) -> Any:
+    def is_finite(self, position: Expr) -> Expr:
         """Return the condition that all elements at one batch index are finite."""
         infinity = tirx.IntImm(self.dtype, INFINITY_BITS[self.product.dtype])
         return tirx.LT(tirx.BufferLoad(self.largest, [position]), infinity)
 
-    def magnitude(self, position: Expr) -> Any:
+    def magnitude(self, position: Expr) -> Expr:
         return tirx.reinterpret(self.product.dtype, tirx.BufferLoad(self.largest, [position]))
 
 
-def stays_finite(left: Magnitudes, right: Magnitudes, position: Expr, factor: float) -> Any:
+def stays_finite(left: Magnitudes, right: Magnitudes, position: Expr, factor: float) -> Expr:
     """Return the condition that a product, and `factor` times it, are finite in any order of terms; false for NaN."""
     product = left.product
     most = _HALF_OF_LARGEST[product.dtype] / size_of(product.reduced) / max(1.0, factor)

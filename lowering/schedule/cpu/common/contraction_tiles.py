@@ -15,7 +15,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.profitability import threads_are_profitable
 from mlirtri.lowering.tir.statements import fresh, index
 from mlirtri.lowering.tir.tiles import ceil_div, for_loop
-from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Extent, Stmt, tirx
 
 MAX_VECTORS = 4
 """Vectors in a row of a tile: more load streams gain nothing."""
@@ -58,7 +58,7 @@ class OpenCut:
     """Whether little code is preferred to tiles of every height."""
 
     @property
-    def count(self) -> Any:
+    def count(self) -> Extent:
         return ceil_div(self.total, self.size)
 
     @property
@@ -77,11 +77,11 @@ class OpenVectors:
     lanes: int
 
     @property
-    def count(self) -> Any:
+    def count(self) -> Extent:
         return ceil_div(self.columns, self.size * self.lanes)
 
     @property
-    def total(self) -> Any:
+    def total(self) -> Extent:
         return ceil_div(self.columns, self.lanes)
 
 
@@ -119,7 +119,7 @@ def choose_tiles(rows: int, vectors: int, registers: int) -> StaticTiles:
     return min(options, key=lambda tiles: (_cycles(tiles), tiles.rows.count * tiles.vectors.count))
 
 
-def tiles_for(rows: Any, columns: Any, lanes: int, registers: int, least: int = 1) -> Tiles:
+def tiles_for(rows: Extent, columns: Extent, lanes: int, registers: int, least: int = 1) -> Tiles:
     """Return the tiles of `rows`, at least `least`, and `columns`, either of which may be an expression."""
     vectors = -(-columns // lanes) if isinstance(columns, int) else ASSUMED_EXTENT
     tiles = choose_tiles(rows if isinstance(rows, int) else ASSUMED_EXTENT, vectors, registers)
@@ -173,7 +173,7 @@ def lanes_for(dtype: str) -> int:
     return lanes_in_register(int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")))
 
 
-def parallel_loop(name: str, extent: Any, body: Callable[[Expr], Stmt], work: Any, target: Target) -> Stmt:
+def parallel_loop(name: str, extent: Extent, body: Callable[[Expr], Stmt], work: Expr, target: Target) -> Stmt:
     """Return a loop around `work` vector operations, parallel where that is profitable; `work` may be an expression."""
     if isinstance(work, int) or target.threads == 1:
         return for_loop(name, extent, body, loop_kind(work, target) if isinstance(work, int) else None)

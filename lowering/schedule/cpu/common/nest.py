@@ -292,7 +292,7 @@ def _without_units(nest: FlatNest) -> FlatNest:
     return replace(substituted_nest(nest, units), axes=axes) if units else nest
 
 
-def substituted_nest(nest: FlatNest, values: Mapping[Any, Any]) -> FlatNest:
+def substituted_nest(nest: FlatNest, values: Mapping[Var, Expr]) -> FlatNest:
     """Return the nest with expressions in place of some axes' variables; its axes stay as they are."""
     analyzer = Analyzer()
     for axis in nest.axes:

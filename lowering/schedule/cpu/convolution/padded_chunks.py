@@ -17,7 +17,7 @@ from mlirtri.lowering.tir.contraction import Axis, Values
 from mlirtri.lowering.tir.linear_forms import Linear
 from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop, in_vectors, replaced, temporary
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, Var, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Extent, Stmt, Var, tirx
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PaddedChunk:
     axis: Axis
     """The chunked axis, whose variable counts from the first row of the chunk in loads from a copy."""
 
-    def extents(self, rows: int | Expr) -> list[Any]:
+    def extents(self, rows: int | Expr) -> list[Extent]:
         """Return the shape of the copy for a number of rows; one extent is an expression where `rows` is."""
         extents: list[Any] = [side.extent for side in self.sides]
         side = self.sides[self.chunked]

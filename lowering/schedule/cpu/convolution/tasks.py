@@ -17,7 +17,7 @@ from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, replaced
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Extent, Stmt, tirx
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ConvolutionTasks:
         self.contraction, self.target = contraction, target
         self.lanes = lanes_for(contraction.dtype)
 
-    def work(self, batch: Any) -> Any:
+    def work(self, batch: Extent) -> Extent:
         """Return the number of vector operations for `batch` images and groups."""
         raise NotImplementedError
 
@@ -87,7 +87,7 @@ class ChunkCopyTasks(ConvolutionTasks):
         self.outer = outer or [Axis(tirx.Var("line", "int64"), 1)]
         """Axes of whole rows of the result; chunks are cut from the first one."""
 
-    def chunked(self, rows: Any) -> Any:
+    def chunked(self, rows: Extent) -> Extent:
         """Return the extent of the axis that the padded copy is chunked along, for `rows` rows of the result."""
         return rows if self.has_rows else self.inner.extent
 
@@ -96,7 +96,7 @@ class ChunkCopyTasks(ConvolutionTasks):
         total, rows = self.outer[0].extent, self.chunks.rows
         return tirx.min(index(rows), index(total) - first) if total % rows else rows
 
-    def filled_copy(self, batch: Values, first: Expr, rows: Any) -> list[Stmt]:
+    def filled_copy(self, batch: Values, first: Expr, rows: Extent) -> list[Stmt]:
         """Return the statements that fill the padded copy for a chunk."""
         if self.image is None:
             return []

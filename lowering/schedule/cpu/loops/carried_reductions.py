@@ -12,13 +12,13 @@ from typing import Any
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip_loop
 from mlirtri.lowering.schedule.imperative.carried_sums import Sum, sums_of
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, whole_chunks
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Extent, Stmt, tirx
 
 PARTIAL_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
 
 
-def in_vectors(loop: Stmt, count: Any, lanes: int) -> Any:
+def in_vectors(loop: Stmt, count: Extent, lanes: int) -> Stmt | None:
     """Return the loop of `count` iterations with vectors of partial results; None for no reduction, or a short one.
 
     With one lane, as for columns, which are not contiguous, there are several scalar partial results.
@@ -55,13 +55,13 @@ def in_vectors(loop: Stmt, count: Any, lanes: int) -> Any:
     return tirx.IfThenElse(tirx.GE(count, index(least)), sequence(*steps, *remaining), fresh(loop))
 
 
-def started(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
+def started(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Stmt:
     """Return stores of the initial value to a buffer of `wide` partial results, in vectors of `lanes`."""
     value = tirx.BufferLoad(reduction.scalar, [index(0)]) if reduction.start is None else reduction.start
     return sequence(*(_store(buffer, first, lanes, lambda position: value) for first in range(0, wide, lanes)))
 
 
-def combined(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Any:
+def combined(reduction: Sum, buffer: Buffer, lanes: int, wide: int) -> Stmt:
     """Return statements that combine `wide` partial results with each other and with the scalar buffer."""
 
     def load(position: Expr) -> Any:

@@ -36,7 +36,17 @@ from mlirtri.lowering.tir.statements import (
     with_body,
 )
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, integers_of
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, Var, structural_equal, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Expr,
+    Extent,
+    Node,
+    Stmt,
+    Var,
+    structural_equal,
+    structural_map,
+    tirx,
+)
 
 _ZERO = index(0)
 
@@ -69,7 +79,7 @@ class _Reduction:
         return 2 * CHAINS * self.lanes
 
 
-def checked(loop: Stmt, count: Any, lanes: int, producer: Any = None, alone: Stmt | None = None) -> Any:
+def checked(loop: Stmt, count: Extent, lanes: int, producer: Stmt = None, alone: Stmt | None = None) -> Stmt | None:
     """Return a loop of `count` iterations that reduces into one scalar buffer in both versions; None for others.
 
     `lanes` is the width of the vectors of the exact version. The fast version contains `producer`, a loop before this

@@ -35,7 +35,7 @@ MOST_COPIES = 4
 """Copies of the body of a block: two axes of the grid with an edge."""
 
 
-def with_whole_tiles(statement: Stmt) -> Any:
+def with_whole_tiles(statement: Stmt) -> Stmt:
     """Return a statement with the clipped blocks and steps of its tile kernels apart from the others."""
     if isinstance(statement, tirx.For):
         grid, body = split_grid(statement)

@@ -47,7 +47,7 @@ OnThreads = Callable[[Any, Any], Any]
 """Returns a loop on threads, given what it stands for."""
 
 
-def with_column_strips(statement: Stmt, target: Target, on_threads: OnThreads) -> Any:
+def with_column_strips(statement: Stmt, target: Target, on_threads: OnThreads) -> Stmt:
     """Return the statement with its sums over rows in strips of columns."""
     return _Strips(target, on_threads).visit(statement, (), target.threads == 1)
 

@@ -23,10 +23,10 @@ from mlirtri.lowering.schedule.imperative.perfect_nests import is_same
 from mlirtri.lowering.tir.contraction import Contraction
 from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index, plus
-from mlirtri.lowering.toolchain.tvm_names import Expr, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Extent, Stmt, TensorLoad, Var, tirx
 
 
-def unpadded_load(fill: Any, copy: Any, extents: dict[Any, Any], indices: Sequence[Any]) -> Any:
+def unpadded_load(fill: Stmt, copy: Stmt, extents: dict[Var, Extent], indices: Sequence[Expr]) -> Expr | None:
     """Return an element of a padded image, which `fill` sets to a constant and `copy` partly overwrites.
 
     `extents` are those of the copy's loops. None where the copy is not of a whole image.
@@ -70,6 +70,6 @@ def is_convolution(product: Product) -> bool:
     return is_padded_channels_first(product) or is_channels_first(product)
 
 
-def tiles_of(contraction: Contraction, target: Target) -> Any:
+def tiles_of(contraction: Contraction, target: Target) -> Stmt | None:
     """Return the statements of a convolution; None where its layout has no rule."""
     return convolution_loops(replace(contraction, packs_left=False), target)

@@ -49,7 +49,7 @@ Loops = Callable[[Contraction, Target], Any]
 """From a contraction to its statements; None where tiles are not profitable."""
 
 
-def with_products(statement: Stmt, target: Target) -> Any:
+def with_products(statement: Stmt, target: Target) -> Stmt:
     """Return the statement with its products of dynamic size in tiles."""
     if isinstance(statement, tirx.AttrStmt):
         body = with_products(statement.body, target)
@@ -60,8 +60,8 @@ def with_products(statement: Stmt, target: Target) -> Any:
 
 
 def in_tiles(
-    statements: list[Any], target: Target, loops: Loops, is_open: bool | None = True, widens: bool = False
-) -> Any:
+    statements: list[Stmt], target: Target, loops: Loops, is_open: bool | None = True, widens: bool = False
+) -> Stmt:
     """Return a sequence of statements with its products in tiles, which `loops` writes.
 
     With `is_open` those of a dynamic size only, with None those of any. With `widens` products read bf16 elements, not

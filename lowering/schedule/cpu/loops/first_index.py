@@ -18,7 +18,7 @@ from mlirtri.lowering.schedule.imperative.accesses import accesses_of
 from mlirtri.lowering.schedule.imperative.carried_sums import Sum
 from mlirtri.lowering.tir.statements import depends_on, index, is_load, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, Var, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Extent, Stmt, Var, tirx
 
 VECTORS = 4
 """Vectors of comparisons between two branches."""
@@ -28,7 +28,7 @@ _ZERO = index(0)
 _NO, _YES = tirx.IntImm("int32", 0), tirx.IntImm("int32", 1)
 
 
-def first_index(loop: Stmt, count: Any) -> Any:
+def first_index(loop: Stmt, count: Extent) -> Stmt | None:
     """Return a loop of `count` iterations that finds such an index as a search; None for any other loop."""
     store = _store_of(loop)
     condition = None if store is None else _condition_of(store, loop.loop_var)

@@ -19,7 +19,7 @@ from mlirtri.lowering.tir.statements import depends_on, nodes_in, sequence, with
 from mlirtri.lowering.toolchain.tvm_names import Node, Stmt, structural_equal, structural_map, tirx
 
 
-def with_named_products(statement: Stmt) -> Any:
+def with_named_products(statement: Stmt) -> Stmt:
     """Return the statement with a name for each product of sizes that loops inside of a loop use."""
     if not isinstance(statement, tirx.For):
         return with_parts(statement, with_named_products)

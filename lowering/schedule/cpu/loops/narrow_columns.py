@@ -37,7 +37,7 @@ from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, structural_
 _ZERO = index(0)
 
 
-def narrow_columns(loop: Stmt, first: Any, width: int, lanes: int) -> Stmt | None:
+def narrow_columns(loop: Stmt, first: Expr, width: int, lanes: int) -> Stmt | None:
     """Return the sums of `width` columns from `first` on; None for others than such sums in `lanes` lanes of fp64."""
     term = _narrow_term(loop)
     return None if term is None or width % (2 * lanes) else _Strip(loop, term, first, width, lanes).statement()

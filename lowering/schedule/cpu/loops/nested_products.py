@@ -36,7 +36,7 @@ LEAST_ROWS = 4
 Ranges = tuple[LoopRange, ...]
 
 
-def with_nested_products(statement: Stmt, target: Target, around: Ranges = ()) -> Any:
+def with_nested_products(statement: Stmt, target: Target, around: Ranges = ()) -> Stmt:
     """Return a statement with the products of static sizes in its loops in register tiles.
 
     Loops around them whose iterations are independent are marked so, since the tiles do not show it.

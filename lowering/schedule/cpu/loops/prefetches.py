@@ -21,7 +21,7 @@ from mlirtri.lowering.tir.vectors import fetch
 from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Buffer, Stmt, TensorLoad, Var, tirx
 
 
-def with_prefetches(statement: Stmt) -> Any:
+def with_prefetches(statement: Stmt) -> Stmt:
     """Return the statement with prefetches in each parallel loop of dynamic extent that has several such passes."""
     if not isinstance(statement, tirx.For):
         return with_parts(statement, with_prefetches)

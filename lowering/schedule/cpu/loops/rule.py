@@ -46,6 +46,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     INDEPENDENT,
     Analyzer,
+    Expr,
     Node,
     PrimFunc,
     SBlock,
@@ -284,7 +285,7 @@ def _is_small_around_larger(loop: Stmt) -> bool:
     )
 
 
-def count_of(loop: Stmt, around: Ranges) -> Any:
+def count_of(loop: Stmt, around: Ranges) -> Expr:
     """Return the trip count of a loop, which is never negative."""
     extent = loop.extent
     if isinstance(extent, tirx.IntImm):
@@ -294,7 +295,7 @@ def count_of(loop: Stmt, around: Ranges) -> Any:
     return extent if smallest is not None and smallest >= 0 else tirx.max(extent, index(0))
 
 
-def work_of(statement: Stmt) -> Any:
+def work_of(statement: Stmt) -> Expr:
     """Return an expression for the number of plain steps of a statement, in terms of variables from outside of it."""
     changing: list[Any] = []
 
@@ -327,7 +328,7 @@ def _work(statement: Stmt, changing: list[Any]) -> Any:
     return _work(statement.body, changing) if isinstance(statement, tirx.AttrStmt) else index(0)
 
 
-def on_threads(statement: Stmt, work: Any) -> Any:
+def on_threads(statement: Stmt, work: Expr) -> Stmt:
     """Return the statements of a scheduled parallel loop with the first loop on all threads where `work` is enough."""
     work = Analyzer().simplify(work)
     if isinstance(work, tirx.IntImm):

@@ -18,7 +18,7 @@ CHUNKS = 2
 """Iterations per thread of a loop that becomes the outermost one."""
 
 
-def with_copies_outside(loop: Stmt, threads: int) -> Any:
+def with_copies_outside(loop: Stmt, threads: int) -> Stmt:
     """Return two perfectly nested parallel loops with the copies that one of them shares in between, else unchanged."""
     inner = loop.body
     if INDEPENDENT not in loop.annotations or not isinstance(inner, tirx.For) or INDEPENDENT not in inner.annotations:

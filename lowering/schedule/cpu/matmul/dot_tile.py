@@ -27,7 +27,7 @@ from mlirtri.lowering.tir.tiles import (
     replaced,
     zero_of,
 )
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, tirx
 
 MAX_ROWS = 6
 """Rows of a tile: with four columns, their vectors and those of both operands take all registers."""
@@ -36,7 +36,7 @@ MAX_ROWS = 6
 class DotTile(Tile):
     """Writes the statements of one tile, with lanes along the innermost axis of the sum."""
 
-    def body(self) -> Any:
+    def body(self) -> Stmt:
         [sums] = self.sums
         width = 4 if self.position.rows > 1 else 8
         if not isinstance(self.position.columns, int):

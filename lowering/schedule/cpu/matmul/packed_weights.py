@@ -65,7 +65,7 @@ def _is_whole(load: TensorLoad, axes: Sequence[Axis]) -> bool:
     return prod(int(size) for size in load.source.ty.shape) == prod(axis.extent for axis in axes)
 
 
-def is_packed(right: Any, columns: Sequence[Axis], reduced: Sequence[Axis], dtype: str) -> bool:
+def is_packed(right: Expr, columns: Sequence[Axis], reduced: Sequence[Axis], dtype: str) -> bool:
     """Return whether a product's right operand is a weight in this layout."""
     if not isinstance(right, TensorLoad) or len(columns) != 1 or len(right.indices) != len(reduced) + 2:
         return False

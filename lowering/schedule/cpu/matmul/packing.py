@@ -39,7 +39,7 @@ MAX_ROWS_TRANSPOSED = 256
 """With more rows, the copy is less than a twentieth of the work: not enough to pay for the longer compilation."""
 
 
-def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
+def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, list[Stmt]]:
     """Return the contraction that reads its left operand from a packed copy, and the statements of the copy.
 
     The copy is row by row, or in vectors of rows where rows are contiguous.
@@ -54,7 +54,7 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
     return replace(contraction, left=load, packs_left=False), statements
 
 
-def transposed_right(contraction: Contraction, target: Target) -> tuple[Contraction, list[Any]]:
+def transposed_right(contraction: Contraction, target: Target) -> tuple[Contraction, list[Stmt]]:
     """Return the contraction that reads its right operand from a copy along the sum, and the statements of the copy."""
     load, statements = _copied_rows(contraction, "right", contraction.right, contraction.columns, target)
     return replace(contraction, right=load), statements
@@ -108,7 +108,7 @@ def _is_contiguous(operand: Any, axes: Sequence[Axis]) -> bool:
     return len(loads) == 1 and bool(axes) and lies_along(loads[0], axes[-1])
 
 
-def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
+def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Stmt]]:
     """Return the contraction that reads its right operand from vectors of columns, and the statements of the copy."""
     copy = _VectorCopy(contraction, "right", contraction.right, contraction.columns, lanes)
     return replace(contraction, right=copy.load()), copy.statements(target)
@@ -230,7 +230,7 @@ class _VectorCopy:
         return tirx.IfThenElse(tirx.LT(vector, index(self.vectors - 1)), full, incomplete)
 
 
-def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Any]]:
+def packed_terms(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Stmt]]:
     """Return the contraction whose `column_terms`, if any, are precomputed vectors, and the statements for these."""
     if contraction.column_terms is None:
         return contraction, []

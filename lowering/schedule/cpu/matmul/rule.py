@@ -158,7 +158,11 @@ def _lies_along(operand: Any, axis: Axis) -> bool:
 
 
 def in_tiles(
-    schedule: Schedule, block: BlockFacts, product: Product, loops: Callable[[Contraction, Target], Any], target: Target
+    schedule: Schedule,
+    block: BlockFacts,
+    product: Product,
+    loops: Callable[[Contraction, Target], Stmt | None],
+    target: Target,
 ) -> Schedule | None:
     """Return the function with `loops` of the product, fused with elementwise producers and consumers where possible.
 

@@ -256,7 +256,7 @@ class Tile:
     def _new_buffer(self) -> Any:
         return new_buffer("finished", self.contraction.dtype, self.position.rows, self.position.vectors * self.lanes)
 
-    def store(self, row: Any, first: Any, count: int, sums: Any, start: Any) -> Any:
+    def store(self, row: Expr, first: Expr, count: int, sums: Expr, start: Expr) -> Stmt:
         """Return all stores for `count` columns of the tile from `first` on; their sums are at `start` in `sums`."""
         contraction = self.contraction
         private = {buffer: _private_buffer(buffer, count) for buffer in contraction.private}

@@ -29,7 +29,7 @@ _JOINED = {"BitwiseOr": tirx.bitwise_or, "Or": tirx.bitwise_or, "BitwiseAnd": ti
            "And": tirx.bitwise_and, "BitwiseXor": tirx.bitwise_xor}  # fmt: skip
 
 
-def accumulator_dtype(result: Any, statement: Stmt, *, is_position: bool) -> str:
+def accumulator_dtype(result: Buffer, statement: Stmt, *, is_position: bool) -> str:
     """Return the dtype of the accumulator for a result that `statement` stores to."""
     dtype = str(result.dtype)
     if is_position:
@@ -46,7 +46,7 @@ def accumulator_dtype(result: Any, statement: Stmt, *, is_position: bool) -> str
     return dtype
 
 
-def stored_at_once(statement: Stmt) -> Any:
+def stored_at_once(statement: Stmt) -> Stmt:
     """Return `statement` with its first result stored directly, not through a bf16 scratch buffer."""
     statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     allocated = [child.buffer for child in statements if isinstance(child, tirx.AllocBuffer)]
@@ -71,7 +71,7 @@ def _allocates(statement: Stmt, buffer: Buffer) -> bool:
     return isinstance(statement, tirx.AllocBuffer) and statement.buffer.same_as(buffer)
 
 
-def on_accumulators(statement: Stmt, buffers: Mapping[Any, Any]) -> Any:
+def on_accumulators(statement: Stmt, buffers: Mapping[Buffer, Buffer]) -> Stmt:
     """Return `statement` with accumulators in place of the elements of results."""
 
     wide = [
@@ -99,7 +99,7 @@ def on_accumulators(statement: Stmt, buffers: Mapping[Any, Any]) -> Any:
     return structural_map(statement, rules, order="post")
 
 
-def result_of(accumulator: Buffer, dtype: str) -> Any:
+def result_of(accumulator: Buffer, dtype: str) -> Expr:
     """Return the value of an accumulator in the dtype of the result."""
     load = tirx.BufferLoad(accumulator, [index(0)])
     if str(accumulator.dtype) == dtype:

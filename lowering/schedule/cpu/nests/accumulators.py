@@ -55,7 +55,7 @@ class Accumulators:
     last: Any = None
     """Statement that copies the accumulators into the results, where that is not a plain store at `offsets`."""
 
-    def finish(self) -> Any:
+    def finish(self) -> Stmt:
         """Return the statement that stores the accumulators into the results."""
         if self.last is not None:
             return self.last
@@ -66,10 +66,10 @@ class Accumulators:
             )
         )
 
-    def allocated(self) -> list[Any]:
+    def allocated(self) -> list[Stmt]:
         return [tirx.AllocBuffer(buffer) for buffer in self.buffers.values()]
 
-    def widened(self, width: int) -> dict[Any, Any]:
+    def widened(self, width: int) -> dict[Buffer, Buffer]:
         """Map each accumulator to a new buffer of ``[1, width]`` elements."""
         return {scalar: buffer_like(scalar, [index(1), index(width)]) for scalar in self.buffers.values()}
 
@@ -97,7 +97,7 @@ def accumulators_of(nest: FlatNest) -> Accumulators | None:
     return Accumulators(buffers, {result: offsets[result] for result in buffers}, start, step, neutral, combine)
 
 
-def loads_of(expression: Expr) -> list[Any]:
+def loads_of(expression: Expr) -> list[TensorLoad]:
     """Return the loads in an expression or statement."""
     loads: list[Any] = []
     structural_walk(expression, (TensorLoad, loads.append), order="pre")
@@ -175,7 +175,7 @@ def _extremum(value: Expr, accumulator: Buffer) -> tuple[Any, Any]:
     return {accumulator: tirx.FloatImm(str(accumulator.dtype), float("-inf") * sign)}, combine
 
 
-def extremum_term(value: Expr, accumulator: Buffer) -> tuple[int, Any] | None:
+def extremum_term(value: Expr, accumulator: Buffer) -> tuple[int, Expr] | None:
     """Return 1 and the term of ``select(a > term or isnan(a), a, term)``, a the accumulator; -1 for a minimum."""
     dtype = str(accumulator.dtype)
     if not isinstance(value, tirx.Select) or dtype not in _FLOATS:
@@ -276,7 +276,7 @@ def _term(value: Expr, condition: Expr, best: Any) -> Any:
     return None
 
 
-def final_values(statement: Stmt) -> dict[Any, Any] | None:
+def final_values(statement: Stmt) -> dict[Buffer, Expr] | None:
     """Return each accumulator's value after straight-line stores, in terms of initial values; None for other code."""
     statements = list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
     scratch: dict[Any, Any] = {}

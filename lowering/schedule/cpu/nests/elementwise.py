@@ -32,7 +32,7 @@ MAX_PARTS = 8
 _FALSE, _TRUE = 0, 1
 
 
-def element_loops(nest: FlatNest, target: Target) -> Any:
+def element_loops(nest: FlatNest, target: Target) -> Stmt | None:
     """Return the statements of an elementwise nest; None where no axis can be vectorised."""
     if not nest.axes:
         return fresh(nest.body)
@@ -144,7 +144,7 @@ def _along(nest: FlatNest, axis: NestAxis, part: tuple[int, int], lanes: int) ->
     return vectors(nest, within(nest.body, axis.variable, first, last), axis, index(first), last - first, lanes)
 
 
-def vectors(nest: FlatNest, body: Stmt, axis: NestAxis, start: Any, extent: int, lanes: int) -> Any:
+def vectors(nest: FlatNest, body: Stmt, axis: NestAxis, start: Expr, extent: int, lanes: int) -> Stmt:
     """Return `extent` iterations of an axis from `start` on as vectors; the remainder has fewer lanes, or overlaps."""
     full, remaining = divmod(extent, lanes)
     statements = []
@@ -205,7 +205,7 @@ def mixed_axes(nest: FlatNest) -> tuple[NestAxis, NestAxis] | None:
     )
 
 
-def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, target: Target) -> Any:
+def interleaved(nest: FlatNest, axes: tuple[NestAxis, NestAxis], lanes: int, target: Target) -> Stmt:
     """Return the statements of a nest in which conditions change along the short axis only."""
     short, along = axes
     while lanes > along.extent:
@@ -263,7 +263,7 @@ def parts_of(statement: Stmt, variable: Var, extent: int) -> list[tuple[int, int
     return list(pairwise(ordered))
 
 
-def within(statement: Stmt, variable: Var, first: int, last: int) -> Any:
+def within(statement: Stmt, variable: Var, first: int, last: int) -> Stmt:
     """Return `statement` simplified for ``first <= variable < last``."""
 
     def comparison(node: Node) -> Any:

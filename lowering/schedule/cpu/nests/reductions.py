@@ -41,7 +41,7 @@ SEGMENT = 8
 """Vectors of results in one private buffer: TVM puts those below 1024 bytes on the stack."""
 
 
-def reduction_loops(nest: FlatNest, target: Target) -> Any:
+def reduction_loops(nest: FlatNest, target: Target) -> Stmt | None:
     """Return the statements of a reduction; None where no axis can be vectorised, or it is not associative."""
     accumulators = accumulators_of(nest)
     if accumulators is None:
@@ -228,7 +228,7 @@ def _shared_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes
     )
 
 
-def row_of(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
+def row_of(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Stmt:
     """Return the statements that compute and store one result."""
     if (argmax := position_row(nest, accumulators, row, lanes)) is not None:
         return argmax

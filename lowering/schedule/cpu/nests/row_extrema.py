@@ -26,7 +26,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, extre
 from mlirtri.lowering.schedule.cpu.nests.argmax_kinds import Extremum, extremum_of, lowest
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import ramp
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, tirx
 
 VECTORS = 4
 """Vectors of extrema beside positions: several independent chains hide the latency of a comparison."""
@@ -37,7 +37,7 @@ PAIR = 2
 _PLAIN = ("float32", "float64")
 
 
-def position_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Any:
+def position_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> Stmt | None:
     """Return the statements that compute and store one result; None where the form does not fit."""
     if len(accumulators.buffers) != 2 or [row] != list(nest.reduced):
         return None
@@ -231,7 +231,7 @@ class _PositionRow(_Row):
         )
 
 
-def some_nan(terms: Sequence[Any]) -> Any:
+def some_nan(terms: Sequence[Expr]) -> Expr:
     """Return lane-wise whether terms are NaN, in a form that TVM vectorises and LLVM compiles to few comparisons."""
     tests = []
     for term in terms:
@@ -247,7 +247,7 @@ def some_nan(terms: Sequence[Any]) -> Any:
     return combined
 
 
-def extremum_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Any, Any] | None:
+def extremum_row(nest: FlatNest, accumulators: Accumulators, row: NestAxis, lanes: int) -> tuple[Stmt, Expr] | None:
     """Return statements and condition for one result; None where it is no extremum of floats."""
     if len(accumulators.buffers) != 1 or not isinstance(accumulators.step, tirx.BufferStore) or row.extent < 2 * lanes:
         return None

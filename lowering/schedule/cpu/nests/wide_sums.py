@@ -38,7 +38,7 @@ from mlirtri.lowering.schedule.cpu.common.strips import vector_of
 from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators
 from mlirtri.lowering.tir.statements import buffer_like, fresh, index, is_load, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import for_loop, temporary
-from mlirtri.lowering.toolchain.tvm_names import Expr, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, tirx
 
 STEPS = 16
 """Terms that are added in a row in fp32."""
@@ -57,7 +57,7 @@ _INFINITY = 0x7FF0000000000000
 """The bits of an infinite fp64."""
 
 
-def fp32_term(nest: FlatNest, accumulators: Accumulators) -> Any:
+def fp32_term(nest: FlatNest, accumulators: Accumulators) -> Expr | None:
     """Return the fp32 term of such a sum; None for any other reduction."""
     if len(accumulators.buffers) != 1 or next(iter(accumulators.buffers)) not in nest.narrowed:
         return None
@@ -75,7 +75,7 @@ def has_blocks(row: NestAxis, lanes: int) -> bool:
     return row.extent >= 2 * CHAINS * 2 * lanes
 
 
-def add_blocks(term: Expr, row: NestAxis, partial: Sequence[Any], lanes: int) -> tuple[Any, int]:
+def add_blocks(term: Expr, row: NestAxis, partial: Sequence[Expr], lanes: int) -> tuple[Stmt, int]:
     """Return statements that add terms of a row to two vectors of `lanes` fp64 numbers, and their number."""
     steps = row.extent // (CHAINS * 2 * lanes)
     full, remaining = divmod(steps, STEPS)
@@ -118,20 +118,20 @@ def _block(term: Expr, row: NestAxis, start: Any, steps: int, partial: Sequence[
     return fresh(sequence(*statements))
 
 
-def add_half(sums: Any, first: Any, terms: Any, half: int, lanes: int) -> Any:
+def add_half(sums: Expr, first: Expr, terms: Expr, half: int, lanes: int) -> Stmt:
     """Return the addition of half 0 or 1 of an fp32 vector to the fp64 elements of a buffer from `first` on."""
     value = tirx.BufferLoad(terms, [tirx.Ramp(index(half * lanes), index(1), lanes)])
     indices = [index(0), tirx.Ramp(first, index(1), lanes)]
     return tirx.BufferStore(sums, tirx.BufferLoad(sums, indices) + tirx.Cast(f"float64x{lanes}", value), indices)
 
 
-def rest_of(step: Any, row: NestAxis, first: int) -> tuple[Any, NestAxis]:
+def rest_of(step: Expr, row: NestAxis, first: int) -> tuple[Expr, NestAxis]:
     """Return the step and the axis of the remaining terms."""
     remaining = NestAxis(tirx.Var(row.variable.name, row.variable.ty), row.extent - first, True)
     return substituted(step, row.variable, remaining.variable + index(first)), remaining
 
 
-def is_special(value: Expr) -> Any:
+def is_special(value: Expr) -> Expr:
     """Return whether an fp64 is infinite or NaN, by its bits: TVM inverts branches on comparisons."""
     bits = tirx.IntImm("int64", _INFINITY)
     return tirx.EQ(tirx.bitwise_and(tirx.reinterpret("int64", value), bits), bits)
@@ -160,7 +160,7 @@ class WideColumns:
         """Return the number of computed columns, in whole vectors."""
         return self.column.extent // self.wide * self.wide
 
-    def statement(self) -> Any:
+    def statement(self) -> Stmt:
         outer = [axis for axis in self.nest.spatial if axis is not self.column]
         vectors = self.covered // self.wide
         needed = 2 * self.target.threads // prod(axis.extent for axis in outer) if self.target.threads > 1 else 1

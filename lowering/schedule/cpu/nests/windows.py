@@ -46,7 +46,7 @@ class _Window:
     """The buffers that are read with stride 2."""
 
 
-def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target: Target) -> Any:
+def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target: Target) -> Stmt | None:
     """Return the statements of a reduction over a small window with contiguous results; else None."""
     if not is_window(nest):
         return None

@@ -26,7 +26,7 @@ MIN_TERMS_PER_LANE = 2
 """Terms per lane from which a block is profitable."""
 
 
-def blocked_sums(plan: RowPlan, step: Step, parameters: Sequence[Any]) -> dict[int, Any]:
+def blocked_sums(plan: RowPlan, step: Step, parameters: Sequence[Buffer]) -> dict[int, Expr]:
     """Return the fp32 terms of a step's reductions; empty where one is no sum that is only read as fp32."""
     reductions = [n for n in step.nests if plan.nests[n].is_reduction]
     terms = {n: _fp32_term(plan, n) for n in reductions if not any(map(plan.nests[n].target.same_as, parameters))}
@@ -66,7 +66,7 @@ def is_narrowed(nests: Sequence[BlockNest], buffer: Buffer) -> bool:
 class BlockWriter(RowWriter):
     """Writes the statements of one row."""
 
-    def __init__(self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = ()):
+    def __init__(self, plan: RowPlan, row: Sequence[Expr], parameters: Sequence[Buffer], ahead: Sequence[Any] = ()):
         super().__init__(plan, row, parameters, ahead)
         self.blocked: dict[int, Any] = {}
         """The terms of the current pass's sums."""

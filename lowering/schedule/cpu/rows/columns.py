@@ -15,7 +15,7 @@ from mlirtri.lowering.schedule.cpu.rows.row_loops import ROW, VALUE, RowWriter
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step, are_neighbours
 from mlirtri.lowering.tir.statements import index, plus
 from mlirtri.lowering.tir.vectors import INFINITY_BITS, in_order, integers_of, loaded, stored, vectorizable
-from mlirtri.lowering.toolchain.tvm_names import tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, tirx
 
 
 def columns_of(plan: RowPlan) -> range | None:
@@ -59,7 +59,7 @@ def lanes_of_rows(plan: RowPlan) -> int:
 class ColumnWriter(RowWriter):
     """Writes the statements of `count` rows; `row` maps the number of a row to its indices."""
 
-    def __init__(self, plan: RowPlan, row: Callable[[Any], list[Any]], count: int, parameters: Sequence[Any]):
+    def __init__(self, plan: RowPlan, row: Callable[[Expr], list[Expr]], count: int, parameters: Sequence[Buffer]):
         super().__init__(plan, row(index(0)), parameters)
         self.row_of, self.count, self.wide = row, count, lanes_of_rows(plan)
 

@@ -32,7 +32,7 @@ from mlirtri.lowering.tir.vectors import (
     together,
     vectorizable,
 )
-from mlirtri.lowering.toolchain.tvm_names import Expr, TensorLoad, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, TensorLoad, tirx
 
 STRIP_VECTORS = 4
 """Vectors of partial results: as many additions as are in flight in a core."""
@@ -72,8 +72,8 @@ class RowWriter(NestWriter):
     """Writes the statements of one row."""
 
     def __init__(
-        self, plan: RowPlan, row: Sequence[Any], parameters: Sequence[Any], ahead: Sequence[Any] = (),
-        bounds: tuple[Any, Any] | None = None,
+        self, plan: RowPlan, row: Sequence[Expr], parameters: Sequence[Buffer], ahead: Sequence[Any] = (),
+        bounds: tuple[Expr, Expr] | None = None,
     ):  # fmt: skip
         super().__init__(plan, parameters)
         self.row, self.ahead, self.bounds = list(row), list(ahead), bounds
@@ -89,7 +89,7 @@ class RowWriter(NestWriter):
         self.fetching = self._fetching_step() if ahead else None
         """The step during which the next row is prefetched."""
 
-    def written(self) -> Any:
+    def written(self) -> Stmt:
         """Return the statements of all steps of the row, in order."""
         statements: list[Any] = []
         for step in self.plan.steps:
@@ -318,13 +318,13 @@ class RowWriter(NestWriter):
             self.joined += joined_by(axes, point, loop)
         return point
 
-    def expression(self, value: Expr, point: Point) -> Any:
+    def expression(self, value: Expr, point: Point) -> Expr:
         return vectorizable(super().expression(value, point))
 
-    def load(self, load: TensorLoad) -> Any:
+    def load(self, load: TensorLoad) -> Expr:
         return tirx.BufferLoad(load.source, in_one(load.source, list(load.indices), self.joined))
 
-    def element_of(self, n: int, indices: list[Any]) -> Element:
+    def element_of(self, n: int, indices: list[Expr]) -> Element:
         if n in self.registers:
             return self.registers[n], [self.lane]
         return self.storage[n].buffer, self._stored_indices(n, indices)
