@@ -63,6 +63,17 @@ def host_cpu_digest() -> str:
     return blake2b("\n".join([platform.machine(), *facts]).encode(), digest_size=6).hexdigest()
 
 
+@lru_cache(maxsize=1)
+def host_cpu_name() -> str:
+    """Return this CPU's name as its maker gives it, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
+
+
 def host_threads() -> int:
     """Return the number of threads that code is scheduled for: CPUs this process may use, or ``MLIRTRI_NUM_THREADS``.
 

@@ -232,6 +232,8 @@ def estimated_flops(function: PrimFunc) -> int | None:
     rules = [
         (tirx.Let, _let_as_call),
         (tirx.Add, _as_subtraction),
+        (tirx.Sub, _wide_as_call),
+        (tirx.Mul, _wide_as_call),
         *((kind, _comparison_as_difference) for kind in _COMPARISONS),
     ]
     body = structural_map(function.body, rules, order="post")
@@ -256,7 +258,16 @@ def _comparison_as_difference(comparison: Any) -> Any:
     return ir.Call(ir.Op.get("prim.likely"), [comparison.a - comparison.b], ret_ty=comparison.ty)
 
 
+def _wide_as_call(operation: Any) -> Any:
+    """Return a call for integers of 128 bits, which TVM's estimate takes for floating-point elements."""
+    if str(operation.ty.dtype) != "int128":
+        return operation
+    return ir.Call(ir.Op.get("prim.likely"), [operation.a, operation.b], ret_ty=operation.ty)
+
+
 def _as_subtraction(total: Any) -> Any:
     """Return one operation for ``a + b * -1.0``, which is how TVM's simplifier writes ``a - b``."""
+    if str(total.ty.dtype) == "int128":
+        return _wide_as_call(total)
     is_product = isinstance(total.b, tirx.Mul) and isinstance(total.b.b, tirx.FloatImm)
     return total.a - total.b.a if is_product and total.b.b.value == -1.0 else total

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from mlirtri.compiler.records import Failures
 from mlirtri.errors import DeviceError
-from mlirtri.lowering.core.target import host_threads
+from mlirtri.lowering.core.target import host_cpu_name, host_threads
 from mlirtri.lowering.cuda_emulation.library import cxx_compiler
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.lowering.spirv.vulkan import VulkanError, device
@@ -191,7 +191,7 @@ def _check_cpu() -> list[Check]:
     flags = set((facts.get("flags") or facts.get("Features") or facts.get("isa") or "").split())
     features = [feature for feature in _INTERESTING_CPU_FEATURES if feature in flags]
     return [
-        Check("CPU", facts.get("model name") or platform.processor() or platform.machine()),
+        Check("CPU", host_cpu_name()),
         Check("CPU features", " ".join(features) or "unknown"),
         Check("CPU threads", str(host_threads())),
     ]

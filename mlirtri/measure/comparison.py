@@ -17,8 +17,10 @@ import torch
 from mlirtri.errors import KernelError
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.language.arguments import is_torch, shown_type
+from mlirtri.lowering.core.target import host_cpu_digest, host_cpu_name, host_threads
 from mlirtri.lowering.core.tracebacks import public
-from mlirtri.lowering.pipelines import COMPARED_PIPELINES
+from mlirtri.lowering.pipelines import COMPARED_PIPELINES, WITHOUT_TVM
+from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.measure import libraries
 from mlirtri.measure.accuracy import accuracy
 from mlirtri.measure.columns import Column, Several, columns_of
@@ -113,6 +115,7 @@ def compared(subject: Subject, columns: Sequence[Column], extras: Extras) -> Com
     names, reference, expected = check_numbers(contenders, subject)
     time_rounds(contenders, subject, names, extras.repeat)
     notes = [f"{each.row.name}: {NO_TIMES}" for each in contenders if each.runs and each.is_emulated]
+    notes += one_thread(contenders)
     if extras.profile:
         from mlirtri.measure.launch_costs import add_costs  # loads what costs are counted in
 
@@ -138,16 +141,53 @@ def check_numbers(
     """Give each row its errors; return the arguments that are written, the reference, and its arrays."""
     names = tuple(name for name in subject.named if any(name in contender.writes for contender in contenders))
     reference, expected = _reference(subject, contenders, names)
+    _narrow_results(contenders)
     for contender in contenders:
         contender.row = _with_errors(contender, names, expected, reference)
     return names, reference, expected
 
 
+def _narrow_results(contenders: Sequence[Contender]) -> None:
+    """Round floating-point results of libraries to the dtypes that the kernels return.
+
+    Numba computes ``x * 1.5`` of float32 in float64: its result is no less exact than the others, and is judged as they.
+    """
+    kernels = (contender.result for contender in contenders if contender.kernel is not None)
+    returned = next((result for result in kernels if result is not None), None)
+    for contender in contenders:
+        if contender.kernel is None and contender.result is not None and returned is not None:
+            contender.result = _narrowed(contender.result, returned)
+
+
+def _narrowed(results: list[np.ndarray], returned: Sequence[np.ndarray]) -> list[np.ndarray]:
+    if len(results) != len(returned):
+        return results
+    return [
+        wide.astype(narrow.dtype)
+        if wide.dtype == np.float64 and narrow.dtype.itemsize < wide.itemsize and narrow.dtype.kind in "fV"
+        else wide
+        for wide, narrow in zip(results, returned, strict=True)
+    ]
+
+
 def machine() -> str:
     """Return the processor's name and the threads that kernels may use: times of another machine say nothing."""
-    from mlirtri.lowering.core.target import host_cpu_digest, host_threads
+    return f"{host_cpu_name()} (cpu {host_cpu_digest()}), {host_threads()} threads"
 
-    return f"cpu {host_cpu_digest()}, {host_threads()} threads"
+
+def one_thread(contenders: Sequence[Contender]) -> list[str]:
+    """Say which rows run on one thread because there is no OpenMP runtime, though the others may use more."""
+    names = [contender.row.name for contender in contenders if _needs_openmp(contender)]
+    if not names or runtime_library() is not None:
+        return []
+    return [f"{', '.join(names)}: one thread, since there is no OpenMP runtime: {INSTALL}"]
+
+
+def _needs_openmp(contender: Contender) -> bool:
+    if contender.kernel is None or contender.column is None or contender.kernel.pipeline.name not in WITHOUT_TVM:
+        return False
+    with contender.column.environment():
+        return contender.kernel.target.kind == "cpu" and host_threads() > 1
 
 
 def shown_arguments(named: Mapping[str, Any]) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ CALLS = 20
 """Calls in which launches are timed; the median counts."""
 _SURE_SECONDS = 2e-6
 """Above which a kernel's time says that limits are too low: clocks are no finer."""
+_LEAST_SECONDS = 1e-7
+"""Below which a time is the clock's own, and no share of the roofline can be told."""
 _LOCATION = re.compile(r'"mlirtri\.loc": "([^"]+):(\d+):\d+"')
 
 
@@ -191,7 +193,9 @@ def _timed_pipeline(pipeline: str | Pipeline, target: Target, nests: Any) -> Pip
 
 
 def _cost(cost: LaunchCost, seconds: float) -> LaunchCost:
+    if seconds < _LEAST_SECONDS:
+        return replace(cost, seconds=seconds)
     least = limits().least_seconds(cost.flops, cost.bytes)
     if least > seconds > _SURE_SECONDS:
         least = raised_limits().least_seconds(cost.flops, cost.bytes)
-    return replace(cost, seconds=seconds, roofline=least / seconds if seconds > 0 else None)
+    return replace(cost, seconds=seconds, roofline=least / seconds)

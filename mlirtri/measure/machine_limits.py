@@ -6,6 +6,7 @@ Measured with torch, in a second or two, and kept in the user's cache folder; ag
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -13,12 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from mlirtri.lowering.core.target import host_cpu_digest, host_threads
 from mlirtri.settings import cache_folder
 
-FOOTPRINTS = (1 << 18, 1 << 22, 1 << 27)
+FOOTPRINTS = (1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 27)
 """Bytes that are copied: within a core's caches, within the last cache, in memory."""
 _PRODUCT = 384
 """Rows and columns of the matrices whose product is timed."""
@@ -40,9 +42,13 @@ class Limits:
         return max((flops or 0) / self.flops, (moved or 0) / self.bandwidth(moved or 0))
 
     def bandwidth(self, footprint: int) -> float:
-        """Return the bytes per second of the smallest measured footprint that is no smaller; else of the largest."""
+        """Return the bytes per second of a copy that touches so many bytes.
+
+        Between two measured sizes the rate follows the logarithm of the size; outside of them it is the nearest one's.
+        """
         sizes = sorted(self.bytes_by_footprint)
-        return self.bytes_by_footprint[next((size for size in sizes if size >= footprint), sizes[-1])]
+        rates = [self.bytes_by_footprint[size] for size in sizes]
+        return float(np.interp(math.log(max(1, footprint)), [math.log(size) for size in sizes], rates))
 
 
 @cache
@@ -69,7 +75,8 @@ def raised_limits() -> Limits:
 
 
 def _file() -> Path:
-    return cache_folder() / f"roofline-{host_cpu_digest()}-{host_threads()}.json"
+    # The number of sizes: an earlier version measured others.
+    return cache_folder() / f"roofline-{host_cpu_digest()}-{host_threads()}-{len(FOOTPRINTS)}.json"
 
 
 def _kept(measured: Limits) -> Limits:

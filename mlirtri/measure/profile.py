@@ -19,6 +19,7 @@ from mlirtri.measure.comparison import (
     contender_of,
     contenders_beside,
     machine,
+    one_thread,
     run_each,
     shown_arguments,
     time_rounds,
@@ -194,7 +195,7 @@ def _profiled(subject: Subject, column: Column, repeat: int | None, check: bool)
         raise KernelError(contender.row.refusal)
     checked = _checked(contender, subject) if check else []
     time_rounds([contender], subject, contender.writes, repeat)
-    notes = [*_costed(contender, subject), *checked]
+    notes = [*_costed(contender, subject), *one_thread([contender]), *checked]
     run_each(subject.resets)
     row = contender.row
     return Profile(

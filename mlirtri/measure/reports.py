@@ -6,13 +6,17 @@ import csv
 import io
 import statistics
 from collections.abc import Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any
 
+from mlirtri.compiler.versions import versions
 from mlirtri.measure.rows import Comparison, Row
 from mlirtri.measure.tables import (
+    BY_KERNEL,
     HEADINGS,
     LAUNCH_HEADINGS,
+    MEANINGS,
     cells,
     compile_cells,
     launch_cells,
@@ -67,12 +71,20 @@ def _markdown(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 def page(comparisons: Sequence[Comparison]) -> str:
     """Return a page of HTML that needs no other file."""
-    return _template().render(is_page=True, overview=_overview(comparisons), comparisons=_facts(comparisons))
+    return _rendered(comparisons, is_page=True)
 
 
 def fragment(comparisons: Sequence[Comparison]) -> str:
     """Return the same for a cell of a notebook."""
-    return _template().render(is_page=False, overview=_overview(comparisons), comparisons=_facts(comparisons))
+    return _rendered(comparisons, is_page=False)
+
+
+def _rendered(comparisons: Sequence[Comparison], is_page: bool) -> str:
+    facts = [_facts(number, comparison) for number, comparison in enumerate(comparisons)]
+    table = _overview(comparisons, facts) if len(comparisons) > 1 else None
+    return _template().render(
+        is_page=is_page, about=_about(comparisons), overview=table, comparisons=facts, meanings=MEANINGS
+    )
 
 
 @cache
@@ -83,50 +95,77 @@ def _template() -> Any:
     return Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True).get_template("report.html")
 
 
-def _overview(comparisons: Sequence[Comparison]) -> dict[str, Any] | None:
-    return _html_table(*overview(comparisons)) if len(comparisons) > 1 else None
+def _about(comparisons: Sequence[Comparison]) -> str:
+    """Return what measured, and when."""
+    machines = dict.fromkeys(comparison.machine for comparison in comparisons if comparison.machine)
+    return " · ".join((f"mlirtri {versions()['mlirtri']}", *machines, f"{datetime.now():%Y-%m-%d}"))
 
 
-def _facts(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
-    return [
-        {
-            "title": title(comparison),
-            "tables": [_html_table(*table) for table in _tables(comparison) if table[1]],
-            "bars": _bars(comparison.rows),
-            "sentences": sentences(comparison),
-            "machine": comparison.machine,
-        }
-        for comparison in comparisons
-    ]
+def _overview(comparisons: Sequence[Comparison], facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    headings, lines = overview(comparisons)
+    is_by_kernel = headings[0] == BY_KERNEL
+    return {**_html_table(headings, lines), "links": [each["id"] for each in facts] if is_by_kernel else []}
 
 
-def _tables(comparison: Comparison) -> list[tuple[Sequence[str], list[list[str]]]]:
-    rows = comparison.rows
-    return [(HEADINGS, [cells(row) for row in rows]), (LAUNCH_HEADINGS, launch_cells(rows)), compile_cells(rows)]
+def _facts(number: int, comparison: Comparison) -> dict[str, Any]:
+    rows, margin = comparison.rows, _margin(comparison.rows)
+    launches, compiled = launch_cells(rows), compile_cells(rows)
+    return {
+        "id": f"kernel-{number}",
+        "name": comparison.kernel,
+        "title": title(comparison),
+        "rows": _html_table(HEADINGS, [cells(row) for row in rows]),
+        "launches": _html_table(LAUNCH_HEADINGS, launches) if launches else None,
+        "compile": _html_table(*compiled) if compiled[1] else None,
+        "bars": _bars(rows),
+        "margin": margin,
+        "scale": (_BARS_END - margin) / 100,
+        "sentences": sentences(comparison),
+    }
+
+
+_BARS_END = 640
+"""Where the longest bar ends, of 800: its time stands after it."""
+_LETTER = 6.6
+"""Width of a letter of the names before the bars."""
+
+
+def _margin(rows: Sequence[Row]) -> int:
+    return 20 + round(min(300.0, _LETTER * max((len(row.name) for row in rows), default=0)))
 
 
 def _html_table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> dict[str, Any]:
     shown = shown_columns(headings, lines)
     return {
         "headings": [headings[position] for position in shown],
-        "lines": [[line[position] for position in shown] for line in lines],
+        "lines": [[_grouped(line[position]) for position in shown] for line in lines],
     }
+
+
+def _grouped(cell: str) -> str:
+    return f"{int(cell):,}" if cell.isdecimal() else cell
 
 
 def _bars(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the position and the width, in percent of the slowest row, of each bar and of its spread."""
-    timed = [row for row in rows if row.run_seconds is not None]
-    longest = max((row.run_seconds or 0.0 for row in timed), default=0.0)
+    timed = [(row, row.run_seconds) for row in rows if row.run_seconds]
+    longest = max((seconds for _, seconds in timed), default=0.0)
+    shortest = min((seconds for row, seconds in timed if not row.difference), default=longest)
     return [
         {
             "name": row.name,
-            "width": 100 * (row.run_seconds or 0.0) / longest,
+            "kind": "wrong" if row.difference else "fast" if seconds == shortest else "other",
+            "width": 100 * seconds / longest,
             "least": 100 * _quartile(row, 0) / longest,
             "most": min(100.0, 100 * _quartile(row, 2) / longest),
-            "text": cells(row)[4],
+            "text": cells(row)[4] if seconds == shortest else f"{cells(row)[4]}  ({_ratio(seconds / shortest)}×)",
         }
-        for row in timed
+        for row, seconds in timed
     ]
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
 def _quartile(row: Row, number: int) -> float:

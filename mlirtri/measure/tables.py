@@ -13,17 +13,34 @@ from mlirtri.measure.rows import Comparison, LaunchCost, Row
 
 HEADINGS = ("", "kernels", "bytes", "compile ms", "run", "min … max", "max error", "max rel", "max ulp")
 LAUNCH_HEADINGS = ("", "kernel", "time", "share", "bytes", "flops", "roofline", "threads", "line")
+MEANINGS = {
+    "kernels": "what runs one after another in a call: launches, or loop nests with the fills of what they write",
+    "bytes": "of every array that a kernel reads or writes, once per kernel",
+    "compile ms": "one compile, cold, without imports of the compilers",
+    "run": "median time of a call",
+    "min … max": "the fastest and the slowest round",
+    "max error": "largest absolute difference from the reference",
+    "max rel": "the same, divided by the largest magnitude of the result",
+    "max ulp": "the same in units in the last place, where values do not cancel; ~: they differ by more where they do",
+    "flops": "additions, multiplications, divisions and comparisons of floating-point elements",
+    "roofline": "the least time that this machine needs for such bytes and flops, as a share of the time taken",
+}
+"""What columns mean, for the reader of a page."""
+BY_KERNEL, BY_ROW = "run", "run, by row"
+"""The first heading of an overview: a line for each kernel, or for each row of the comparisons."""
+_WIDEST = 120
+"""Letters of the headings of an overview by kernel."""
 
 
 def as_text(comparison: Comparison) -> str:
-    """Return the tables as text of up to 160 columns."""
+    """Return the tables as text."""
     return text_of(as_tables(comparison))
 
 
 def text_of(tables: RenderableType) -> str:
-    """Return tables as text of up to 160 columns."""
+    """Return tables as text; lines are as long as they have to be."""
     text = io.StringIO()
-    Console(file=text, width=160, no_color=True, highlight=False).print(tables)
+    Console(file=text, width=10_000, no_color=True, highlight=False).print(tables)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
@@ -40,7 +57,8 @@ def as_tables(comparison: Comparison) -> Group:
 def overview(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
     """Return headings and lines of a table with the run time of each kernel by each row.
 
-    `*` marks the shortest of those whose numbers are right.
+    `*` marks the shortest of those whose numbers are right. Names of rows that do not fit beside each other stand below
+    each other.
     """
     names = list(dict.fromkeys(row.name for comparison in comparisons for row in comparison.rows))
     lines = []
@@ -49,7 +67,12 @@ def overview(comparisons: Sequence[Comparison]) -> tuple[list[str], list[list[st
         right = [row for row in comparison.rows if row.run_seconds is not None and not row.difference]
         shortest = min((row.run_seconds for row in right if row.run_seconds is not None), default=None)
         lines.append([comparison.kernel, *(_time_of(rows.get(name), shortest) for name in names)])
-    return ["run", *names], lines
+    if sum(len(name) + 2 for name in names) <= _WIDEST:
+        return [BY_KERNEL, *names], lines
+    columns = [line[1:] for line in lines]
+    return [BY_ROW, *(line[0] for line in lines)], [
+        [name, *cells] for name, *cells in zip(names, *columns, strict=True)
+    ]
 
 
 def _time_of(row: Row | None, shortest: float | None) -> str:
@@ -154,7 +177,10 @@ def table_of(headings: Sequence[str], lines: Sequence[Sequence[str]], left: Sequ
     table = Table(box=None, pad_edge=False)
     shown = shown_columns(headings, lines)
     for position in shown:
-        table.add_column(headings[position], justify="left" if position in left else "right", no_wrap=True)
+        is_left = position in left
+        # Where the terminal is narrow, names and lines of source are cut, and numbers are not.
+        width = None if is_left and position else max(len(line[position]) for line in [headings, *lines])
+        table.add_column(headings[position], justify="left" if is_left else "right", no_wrap=True, min_width=width)
     for line in lines:
         table.add_row(*(escape(line[position]) for position in shown))
     return table
@@ -163,12 +189,25 @@ def table_of(headings: Sequence[str], lines: Sequence[Sequence[str]], left: Sequ
 def compile_cells(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return headings and lines of the compile times: a column per stage."""
     compiled = [row for row in rows if row.compile_seconds]
-    stages = list(dict.fromkeys(stage for row in compiled for stage in row.compile_seconds or ()))
+    stages = _in_order([list(row.compile_seconds or ()) for row in compiled])
     lines = []
     for row in compiled:
         seconds = row.compile_seconds or {}
         lines.append([row.name, *(f"{seconds[stage] * 1e3:.1f}" if stage in seconds else "" for stage in stages)])
     return ["compile ms", *stages], lines
+
+
+def _in_order(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the stages of all rows once, each before those that follow it in its row."""
+    stages: list[str] = []
+    for row in rows:
+        place = len(stages)
+        for stage in reversed(row):
+            if stage in stages:
+                place = stages.index(stage)
+            else:
+                stages.insert(place, stage)
+    return stages
 
 
 def _compile_table(rows: Sequence[Row]) -> Table:

@@ -60,7 +60,8 @@ def why_slower(contenders: Sequence[Any]) -> list[str]:
     fast, slow = ran[0], ran[-1]
     factor = paired_ratio(slow.row.rounds, fast.row.rounds)
     if factor < _SAME:
-        return [f"all take the same time, within {100 * (_SAME - 1):.0f} %: there is nothing to explain"]
+        names = " and ".join(each.row.name for each in ran) if len(ran) == 2 else f"all {len(ran)} compiled rows"
+        return [f"{names} take the same time, within {100 * (_SAME - 1):.0f} %: there is nothing to explain"]
     rounds = len(fast.row.rounds)
     title = f"why {slow.row.name} is {factor:.1f}× slower than {fast.row.name} (median of {rounds} paired rounds):"
     gap = (factor - 1) * fast.row.run_seconds
@@ -103,18 +104,24 @@ def _reasons(slow: Any, fast: Any, gap: float) -> Iterator[Reason]:
         yield Reason(text, code * whole)
 
 
-_UNSEEN = 0.3
-_UNSEEN_TEXT = (
-    "is not seen where kernels are timed one by one: threads wait for each other, or other programs run. "
-    "To change it: measure again on a quiet machine, and with MLIRTRI_NUM_THREADS=1"
-)
-
-
 def _outside(slow: Any, fast: Any) -> str:
     remedy = "To change it: larger arrays, or several calls in one kernel"
     if (slow.row.kernels or 0) > (fast.row.kernels or 0):
         return f"passes between its {slow.row.kernels} kernels ({fast.row.name} has {fast.row.kernels}). {remedy}"
+    if any(launch.threads != 1 for launch in slow.row.launches) and slow.row.run_min * _WAITS < slow.row.run_seconds:
+        return f"passes outside of its kernels, and not in every round: its threads wait for each other. {_QUIET}"
     return f"passes in the call itself, before and after its kernels. {remedy}"
+
+
+_WAITS = 1.5
+"""The fastest round of a row whose threads had to wait is shorter than its median by this factor."""
+_QUIET = "To change it: measure again on a quiet machine, and with MLIRTRI_NUM_THREADS=1"
+
+
+_UNSEEN = 0.3
+_UNSEEN_TEXT = (
+    f"is not seen where kernels are timed one by one: threads wait for each other, or other programs run. {_QUIET}"
+)
 
 
 def _is_timed(contender: Any) -> bool:

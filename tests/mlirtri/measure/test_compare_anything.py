@@ -16,11 +16,12 @@ from scipy.stats import mannwhitneyu
 
 import mlirtri as mt
 from mlirtri.cli.main import run_command
+from mlirtri.measure import comparison as comparison_of_rows
 from mlirtri.measure.accuracy import accuracy
 from mlirtri.measure.changes import changes_since, probability
 from mlirtri.measure.columns import columns_of, parse_variant
 from mlirtri.measure.rows import Comparison, Comparisons, Row
-from mlirtri.measure.tables import overview
+from mlirtri.measure.tables import compile_cells, overview
 
 KERNELS = """
 import numpy as np
@@ -55,6 +56,44 @@ def total(a, n):
 def test_the_shortest_of_several_kernels_is_one_with_right_numbers():
     rows = (Row("linalg", run_seconds=2e-6), Row("mlir", run_seconds=1e-6, difference="result[0] is 1, not 2"))
     assert overview([Comparison("f", "cpu", (), "numpy", rows)])[1] == [["f", "2 µs *", "1 µs wrong"]]
+
+
+def test_an_overview_of_many_rows_has_a_line_for_each():
+    rows = tuple(Row(f"linalg {'none' * 6} {number}", run_seconds=number * 1e-6) for number in range(1, 6))
+    headings, lines = overview([Comparison(name, "cpu", (), "numpy", rows) for name in ("f", "g")])
+    assert headings[1:] == ["f", "g"]
+    assert lines[0] == [rows[0].name, "1 µs *", "1 µs *"]
+    assert len(lines) == 5
+
+
+def test_stages_stand_in_the_order_of_every_row():
+    tvm, mlir = ({name: 0.1 for name in names.split()} for names in ("tri fused tir asm", "tri fused bufferized asm"))
+    headings, _ = compile_cells([Row("linalg", compile_seconds=tvm), Row("mlir", compile_seconds=mlir)])
+    assert headings == ["compile ms", "tri", "fused", "tir", "bufferized", "asm"]
+
+
+def test_rows_without_an_openmp_runtime_say_that_they_have_one_thread(monkeypatch):
+    monkeypatch.setattr(comparison_of_rows, "runtime_library", lambda: None)
+    monkeypatch.setattr(comparison_of_rows, "host_threads", lambda: 2)
+    found = mt.compare(mt.jit(plus), np.ones(4), repeat=1)
+    assert "mlir: one thread, since there is no OpenMP runtime: pip install 'mlirtri[openmp]'" in found.notes
+    assert "one thread" not in str(mt.compare(mt.jit(plus), np.ones(4), repeat=1, pipelines=("relax",)))
+
+
+@pytest.mark.skipif(find_spec("numba") is None, reason="Numba is not installed")
+def test_a_library_that_computes_in_float64_is_judged_as_the_kernels():
+    a = np.linspace(0.1, 2, 1000, dtype=np.float32)
+    found = mt.compare(mt.jit(shifted), a, beside=["numpy", "numba"], repeat=1, pipelines=("linalg",))
+    assert found["numba"].difference is None
+    assert found["numba"].max_ulp < 10
+
+
+def shifted(a):
+    return np.tanh(a * 1.1 + 1.5)
+
+
+def plus(a):
+    return np.add(a, a)
 
 
 def test_files_of_kernels_and_of_programs_in_one_comparison(tmp_path):
@@ -219,6 +258,8 @@ def test_csv_markdown_and_html_have_the_rows():
     assert page.startswith("<!doctype html>")
     assert "&lt;no&gt;" in page
     assert page.count("<rect") == 1
+    assert "by several compilers" in page
+    assert Comparisons((FOUND, FOUND)).to_html().count('href="#kernel-') == 2
     assert "<!doctype" not in FOUND._repr_html_()
     assert "<table" in Comparisons((FOUND,))._repr_html_()
 

@@ -7,6 +7,7 @@ from statistics import median
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
 import mlirtri as mt
@@ -66,8 +67,10 @@ def test_the_nests_of_a_softmax_add_up_to_its_bytes_and_the_reasons_name_them():
 def test_the_roofline_takes_the_tighter_of_two_limits():
     limits = Limits(100.0, {10: 40.0, 1000: 10.0})
     assert limits.least_seconds(200, 10) == 2.0
-    assert limits.least_seconds(0, 20) == 2.0
-    assert limits.bandwidth(5000) == 10.0
+    assert limits.least_seconds(0, 10) == 0.25
+    # Between a core's caches and memory lie others: halfway by the logarithm of the size.
+    assert limits.bandwidth(100) == pytest.approx(25.0)
+    assert [limits.bandwidth(size) for size in (1, 5000)] == [40.0, 10.0]
 
 
 def test_limits_that_a_kernel_exceeds_are_measured_again_once_and_kept(tmp_path, monkeypatch):
@@ -156,11 +159,12 @@ def contender(name, rounds, launches, asm="", **row):
     return SimpleNamespace(row=figures, kernel=kernel, runs=True)
 
 
-def reasons_of(launches, asm=LISTING, between=0.0):
+def reasons_of(launches, asm=LISTING, between=0.0, run_min=None):
     """Return the reasons of a row with these launches against one launch of 10 µs, 1000 bytes and vectors."""
     seconds = sum(launch.seconds for launch in launches) + between
     fast = contender("upstream", (1e-5, 1.2e-5, 1e-5), [LaunchCost("f", 1e-5, 10**6, 0, 1, 0.5, "k.py:1")], LISTING)
-    slow = contender("mlir", (seconds, 9 * seconds, seconds), launches, asm, between_seconds=between)
+    least = seconds if run_min is None else run_min
+    slow = contender("mlir", (seconds, 9 * seconds, seconds), launches, asm, between_seconds=between, run_min=least)
     title, *lines = why_slower([fast, slow])
     assert title == f"why mlir is {seconds / 1e-5:.1f}× slower than upstream (median of 3 paired rounds):"
     return [line for line in lines if line.startswith("- ")]
@@ -174,6 +178,7 @@ def test_the_first_reason_explains_most_of_the_time():
     copy = replace(launch, name="transpose", seconds=6e-5, line="k.py:2")
     assert "- 60 µs of 70 µs: transpose (k.py:2) copies into another layout" in reasons_of([launch, launch, copy])[0]
     assert "passes in the call itself" in reasons_of([launch], between=5e-5)[0]
+    assert "its threads wait for each other" in reasons_of([replace(launch, threads=2)], between=5e-5, run_min=2e-5)[0]
     scalar = reasons_of([replace(launch, seconds=5e-5)], LISTING.replace("ps", "ss").replace("ymm", "xmm"))
     assert len(scalar) == 1
     assert scalar[0].startswith("- 40 µs of 40 µs: f (k.py:1) has scalar instructions")
