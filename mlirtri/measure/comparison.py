@@ -150,7 +150,7 @@ def check_numbers(
 def _narrow_results(contenders: Sequence[Contender]) -> None:
     """Round floating-point results of libraries to the dtypes that the kernels return.
 
-    Numba computes ``x * 1.5`` of float32 in float64: its result is no less exact than the others, and is judged as they.
+    Numba computes ``x * 1.5`` of float32 in float64: its result is no less exact than others, and is judged like them.
     """
     kernels = (contender.result for contender in contenders if contender.kernel is not None)
     returned = next((result for result in kernels if result is not None), None)
