@@ -13,7 +13,7 @@ from mlirtri.calls.arrays import as_torch, is_settled, strided_as_torch, view_of
 from mlirtri.calls.dynamic_shapes import admits
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.errors import ArgumentMismatchError, DeviceError, KernelTypeError
-from mlirtri.language.arguments import is_other_array, shown_type
+from mlirtri.language.arguments import annotated, is_other_array, shown_type
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.settings import users_frame
 
@@ -28,8 +28,12 @@ class NonContiguousWarning(UserWarning):
 class ArgumentConversion:
     """The conversion of one run-time argument."""
 
-    def __init__(self, name: str, device: torch.device, parameter: TensorParameter, signless: bool):
+    def __init__(
+        self, name: str, device: torch.device, parameter: TensorParameter, signless: bool, annotatable: bool = False
+    ):
         self.name = name
+        self.annotatable = annotatable
+        """Whether the argument is a parameter of a Python function, which may have an annotation."""
         self.device = device
         self.parameter = parameter
         self.dtype: DType = parameter.type.dtype
@@ -92,13 +96,13 @@ class ArgumentConversion:
             return self.strided(tensor)
         if is_settled(tensor):
             return tensor
-        self.warn()
+        self.warn(has_memory=not tensor.is_neg() and not tensor.is_conj())
         return tensor.resolve_conj().resolve_neg().contiguous()
 
     def strided(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor that is read where it lies; raises `ArgumentMismatchError` for strides not compiled for."""
         if tensor.is_neg() or tensor.is_conj():
-            self.warn()
+            self.warn(has_memory=False)
             tensor = tensor.resolve_conj().resolve_neg()
         wanted = self.parameter.strides or ()
         pairs = list(zip(tensor.shape, tensor.stride(), wanted, strict=True))
@@ -125,7 +129,7 @@ class ArgumentConversion:
                 )
             return strided_as_torch(array)
         try:
-            return as_torch(array, self.warn)
+            return as_torch(array, lambda: self.warn(has_memory=all(stride >= 0 for stride in array.strides)))
         except (TypeError, ValueError):
             help_text = f"pass array.astype({self.dtype.name!r})" if array.dtype.kind in "biufc" else None
             raise KernelTypeError(
@@ -189,15 +193,17 @@ class ArgumentConversion:
             help=help_text,
         )
 
-    def warn(self) -> None:
-        """Warn once per kernel and parameter that a call copies."""
+    def warn(self, *, has_memory: bool) -> None:
+        """Warn once per kernel and parameter that a call copies; `has_memory` where a kernel could read it in place."""
         if self.has_warned:
             return
         self.has_warned = True
-        frame = users_frame()
+        frame, help_text = users_frame(), ""
+        if has_memory and self.annotatable:
+            help_text = f"; {annotated(self.parameter, {}, strided=True)} to read it where it lies"
         # Without a registry: Python would show the text once per line, and kernels may have one name.
         warnings.warn_explicit(
-            f"{self.name}(): {self.parameter.name!r} is not contiguous and is copied at each call",
+            f"{self.name}(): {self.parameter.name!r} is not contiguous and is copied at each call{help_text}",
             NonContiguousWarning, frame.f_code.co_filename, frame.f_lineno,
         )  # fmt: skip
 

@@ -42,6 +42,7 @@ class Runner:
         signless: bool,
         cuda: bool,
         params: Mapping[str, Any] | None = None,
+        annotatable: bool = False,
     ):
         self.name = name
         self.interface = interface
@@ -50,7 +51,8 @@ class Runner:
         """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
         self.conversions = [
-            ArgumentConversion(name, self.device, parameter, signless) for parameter in interface.parameters
+            ArgumentConversion(name, self.device, parameter, signless, annotatable)
+            for parameter in interface.parameters
         ]
         self.bound = tuple(
             ArgumentConversion(name, self.device, leaf, signless).bound_tensor(params or {}) for leaf in interface.bound

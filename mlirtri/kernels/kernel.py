@@ -208,6 +208,7 @@ class Kernel:
             self.pipeline.signless,
             self.target.device == "cuda",
             self.params,
+            annotatable=self.explanation is not None and self.name != "lambda_",
         )
 
     def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:

@@ -17,6 +17,8 @@ from zlib import crc32
 from mlirtri import settings
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.kernels.kernel import Kernel
+from mlirtri.language.arguments import annotated
+from mlirtri.language.dimensions import names_in
 from mlirtri.language.signature import Signature
 from mlirtri.lowering.core.interface import Capture, ConstantParameter, Specialization, TensorParameter
 
@@ -24,7 +26,12 @@ RECOMPILES = "recompiles"
 """The name in ``MLIRTRI_LOG``."""
 KEPT = 1000
 """Compilations of a function that `explain` remembers."""
+OPTION, CLASS, RANK = "option", "class", "rank"
+_DECIDES = {CLASS: "", RANK: "size"}
+"""A fact that decides others of its parameter, and with what those begin: they are not named beside it."""
 _MISSING = "nothing"
+_SIZE_NAMES = tuple("nmkpqrst")
+"""What advice calls the sizes of axes."""
 
 
 class SpecializationWarning(UserWarning):
@@ -42,6 +49,9 @@ class Fact:
     value: str
     advice: str = ""
     """What to write so that another value needs no other kernel."""
+    tensor: TensorParameter | None = None
+    """The parameter that has the size; `axis` is which."""
+    axis: int = 0
 
     @property
     def field(self) -> tuple[str, str]:
@@ -60,7 +70,8 @@ class Change:
 
     def __str__(self) -> str:
         advice = f"\n    help: {self.advice}" if self.advice else ""
-        return f"the {self.what} of {self.parameter!r} changed from {self.old} to {self.new}{advice}"
+        what = f"the option {self.parameter!r}" if self.what == OPTION else f"the {self.what} of {self.parameter!r}"
+        return f"{what} changed from {self.old} to {self.new}{advice}"
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ class History:
         new = {fact.field: fact for fact in facts}
         # Of equally similar ones, the last.
         candidates = [_differences(_by_field(old), new) for old in reversed(self._facts)]
-        return min(candidates, key=len)
+        return _changes(_deciding(min(candidates, key=len)), facts)
 
     def warn(self, limit: int) -> None:
         """Warn once that there are more kernels than are kept, with the fact of most values."""
@@ -140,16 +151,58 @@ def _by_field(facts: Iterable[Fact]) -> dict[tuple[str, str], Fact]:
     return {fact.field: fact for fact in facts}
 
 
-def _differences(old: Mapping[Any, Fact], new: Mapping[Any, Fact]) -> tuple[Change, ...]:
-    changes = []
-    for field in {**old, **new}:
-        before, after = old.get(field), new.get(field)
-        if before is None or after is None or before.value != after.value:
-            fact = after or before
-            assert fact is not None
-            old_value, new_value = (_MISSING if side is None else side.value for side in (before, after))
-            changes.append(Change(fact.parameter, fact.what, old_value, new_value, fact.advice))
-    return tuple(changes)
+Difference = tuple[Fact | None, Fact | None]
+"""A fact of an earlier compilation and of this one; None where there was none."""
+
+
+def _differences(old: Mapping[Any, Fact], new: Mapping[Any, Fact]) -> list[Difference]:
+    pairs = [(old.get(field), new.get(field)) for field in {**old, **new}]
+    return [
+        (before, after) for before, after in pairs if before is None or after is None or before.value != after.value
+    ]
+
+
+def _deciding(differences: Sequence[Difference]) -> list[Difference]:
+    """Return the differences without those that follow from another class or rank."""
+    facts = [after or before for before, after in differences]
+    decided = {(fact.parameter, _DECIDES[fact.what]) for fact in facts if fact is not None and fact.what in _DECIDES}
+
+    def follows(fact: Fact | None) -> bool:
+        if fact is None or fact.what == CLASS:
+            return False
+        return (fact.parameter, "") in decided or ((fact.parameter, "size") in decided and fact.what.startswith("size"))
+
+    return [pair for pair, fact in zip(differences, facts, strict=True) if not follows(fact)]
+
+
+def _changes(differences: Sequence[Difference], facts: Sequence[Fact]) -> tuple[Change, ...]:
+    annotations = _annotations(differences, facts)
+    changes: list[Change] = []
+    for before, after in reversed(differences):
+        fact = after or before
+        assert fact is not None
+        old, new = (_MISSING if side is None else side.value for side in (before, after))
+        # One annotation is advised for all sizes of a parameter.
+        advice = fact.advice if fact.tensor is None else annotations.pop(fact.parameter, "")
+        changes.append(Change(fact.parameter, fact.what, old, new, advice))
+    return tuple(reversed(changes))
+
+
+def _annotations(differences: Sequence[Difference], facts: Sequence[Fact]) -> dict[str, str]:
+    """Return the annotation of each parameter of other sizes; what changed alike on one axis has one name."""
+    taken = {name for fact in facts if fact.tensor for size in fact.tensor.type.shape for name in names_in(size)}
+    free = (name for name in _SIZE_NAMES if name not in taken)
+    names: dict[Any, str] = {}
+    sizes: dict[str, dict[int, str]] = {}
+    tensors: dict[str, TensorParameter] = {}
+    for before, after in differences:
+        if after is None or after.tensor is None or before is None:
+            continue
+        alike = (after.axis, before.value, after.value)
+        names[alike] = names.get(alike) or next(free, f"n{len(names)}")
+        sizes.setdefault(after.parameter, {})[after.axis] = names[alike]
+        tensors[after.parameter] = after.tensor
+    return {name: annotated(tensors[name], named) for name, named in sizes.items()}
 
 
 def facts_of(
@@ -163,8 +216,8 @@ def facts_of(
         else:
             facts += _tensor_facts(parameter)
     semantics = "jit(semantics=…) decides it for all calls"
-    facts.append(Fact("semantics", "option", specialization.semantics, semantics))
-    facts += [Fact("target", "option", str(kernel.target)), Fact("pipeline", "option", kernel.pipeline.name)]
+    facts.append(Fact("semantics", OPTION, specialization.semantics, semantics))
+    facts += [Fact("target", OPTION, str(kernel.target)), Fact("pipeline", OPTION, kernel.pipeline.name)]
     outside = "pass it as an argument: a float, or an integer annotated with mt.int64, is no part of the kernel"
     for capture in captures:
         is_number = type(capture.value) in (int, float, complex)
@@ -185,28 +238,21 @@ def _constant_facts(parameter: ConstantParameter, annotation: Any) -> list[Fact]
         advice = f"leave the annotation of {parameter.name} out: a {annotation.__name__} is decided at run time"
     elif callable(value):
         advice = "pass the same function each time: a new one is compiled anew"
-    return [Fact(parameter.name, "class", type(value).__name__), Fact(parameter.name, "value", _shown(value), advice)]
+    return [Fact(parameter.name, CLASS, type(value).__name__), Fact(parameter.name, "value", _shown(value), advice)]
 
 
 def _tensor_facts(parameter: TensorParameter) -> list[Fact]:
     name, type_ = parameter.name, parameter.type
-    facts = [Fact(name, "class", "a number" if parameter.number else "a tensor")]
+    facts = [Fact(name, CLASS, "a number" if parameter.number else "a tensor")]
     facts.append(Fact(name, "dtype", type_.dtype.name, f"convert {name} to one dtype before the call"))
     if parameter.number or parameter.is_memory:
         return facts
-    facts.append(Fact(name, "rank", str(type_.rank)))
+    facts.append(Fact(name, RANK, str(type_.rank)))
     for axis, size in enumerate(type_.shape):
         if not is_dynamic(size):
-            facts.append(Fact(name, f"size of axis {axis}", str(size), _dynamic(parameter, axis)))
+            advice = annotated(parameter, {axis: "n"})
+            facts.append(Fact(name, f"size of axis {axis}", str(size), advice, parameter, axis))
     return facts
-
-
-def _dynamic(parameter: TensorParameter, axis: int) -> str:
-    """Return the annotation under which the size of one more axis is known at run time only."""
-    symbol = "nmkpqrst"[axis] if axis < 8 else f"n{axis}"
-    sizes = [f'mt.dyn["{symbol}"]' if position == axis else "mt.dyn" if is_dynamic(size) else "int"
-             for position, size in enumerate(parameter.type.shape)]  # fmt: skip
-    return f"annotate {parameter.name}: mt.Tensor[[{', '.join(sizes)}], mt.{parameter.type.dtype.name}]"
 
 
 def _shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -13,7 +13,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype, instead_of, i
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelTypeError
-from mlirtri.language.dimensions import Dyn, named
+from mlirtri.language.dimensions import Dyn, named, written
 from mlirtri.language.names import Tensor, ptr
 from mlirtri.lowering.core.interface import ConstantParameter, ListConstant, SliceConstant, TensorParameter
 
@@ -243,3 +243,19 @@ def _shown(value: Any) -> str:
     if isinstance(value, DType):
         return f"the dtype {value}"
     return f"{type(value).__name__} {value!r}" if isinstance(value, (*NUMBERS, str)) else type(value).__name__
+
+
+def annotated(parameter: TensorParameter, names: Mapping[int, str], *, strided: bool = False) -> str:
+    """Return the advice to annotate a tensor so that these axes have named sizes known at run time only.
+
+    `strided` is for strides known at run time only.
+    """
+    shape, strides = parameter.type.shape, parameter.strides
+    sizes = [f'mt.dyn["{names[axis]}"]' if axis in names else written(size) for axis, size in enumerate(shape)]
+    if strided:
+        strides = (None,) * len(shape)
+    kind = "Tensor" if strides is None else "StridedTensor"
+    shown = [f"[{', '.join(sizes)}]"]
+    if strides is not None:
+        shown.append(f"[{', '.join('mt.dyn' if stride is None else 'int' for stride in strides)}]")
+    return f"annotate {parameter.name}: mt.{kind}[{', '.join([*shown, f'mt.{parameter.type.dtype.name}'])}]"

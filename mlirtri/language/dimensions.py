@@ -90,3 +90,30 @@ def substituted(size: Any, replaced: Mapping[Symbol, Size]) -> Any:
     for symbol, factor in size.terms:
         result = result + replaced.get(symbol, Size.of(symbol)) * factor
     return result
+
+
+def written(size: Any) -> str:
+    """Return what an annotation says of a size: ``int`` for one of compile time, ``mt.dyn["K"] * 2``."""
+    if not isinstance(size, Size):
+        return "int"
+    parts = [_factored(symbol, factor) for symbol, factor in size.terms]
+    return (
+        "mt.dyn" if None in parts else " + ".join([*map(str, parts), *([str(size.constant)] if size.constant else [])])
+    )
+
+
+def names_in(size: Any) -> set[str]:
+    """Return the names that a size is written with."""
+    terms = size.terms if isinstance(size, Size) else ()
+    return {str(_key(symbol)[1]) for symbol, _ in terms}
+
+
+def _factored(symbol: Symbol, factor: int) -> str | None:
+    """Return a named symbol's multiple as it is written; None for one without a name."""
+    kind, name, *multiple = _key(symbol)
+    if kind != "dyn" or name is None or len(multiple) == 1:
+        return None
+    if not multiple:
+        return f'mt.dyn["{name}"]' + (f" * {factor}" if factor != 1 else "")
+    times = factor // multiple[1] if factor % multiple[1] == 0 else None
+    return None if times is None else f'mt.dyn["{name}", {multiple[1]}]' + (f" * {times}" if times != 1 else "")

@@ -81,10 +81,14 @@ def test_strided_arguments_are_copied_and_that_is_said_once(pipeline):
     with pytest.warns(NonContiguousWarning, match="'x' is not contiguous") as caught:
         assert torch.equal(kernel(left, right), left + right)
     assert {warning.filename for warning in caught} == {__file__}
+    advice = "annotate x: mt.StridedTensor[[int, int], [mt.dyn, mt.dyn], mt.float32] to read it where it lies"
+    assert advice in str(caught[0].message)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(kernel(left, right), left + right)
     reverse = np.arange(6.0)[::-1]
+    with pytest.warns(NonContiguousWarning, match="at each call$"):  # strides below 0 are copied in any case
+        kernel(reverse, reverse)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert np.array_equal(kernel(reverse, reverse[::-1]), reverse + reverse[::-1])

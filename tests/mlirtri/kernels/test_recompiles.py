@@ -60,6 +60,39 @@ def test_each_compile_names_what_changed_and_the_annotation_that_avoids_it(scale
     assert scaled.compiles == len(scaled.explain()) == 7
 
 
+def test_what_follows_from_another_rank_or_class_is_not_said():
+    @mt.jit
+    def added(a, b):
+        return a + b
+
+    x = np.ones(4, np.float32)
+    added(x, x), added(np.ones((2, 4), np.float32), x), added(x, 2.0)
+    texts = [str(explanation).splitlines()[1:] for explanation in added.explain()[1:]]
+    assert texts == [
+        ["  the rank of 'a' changed from 1 to 2"], ["  the class of 'b' changed from a tensor to a number"]
+    ]  # fmt: skip
+
+
+def test_one_annotation_is_advised_for_all_sizes_and_keeps_names():
+    n = mt.dyn["n"]
+
+    @mt.jit(semantics="numpy")
+    def summed(
+        a: mt.StridedTensor[[int, n * 2], [mt.dyn, int], mt.float32],
+        b: mt.Tensor[[mt.dyn["n", 4], int, int], None],
+        c: mt.Tensor[[n + 1, mt.dyn], None],
+    ):
+        return a.sum() + b.sum() + c.sum()
+
+    for size, k in ((3, 2), (4, 5)):
+        summed(np.ones((size, 8), np.float32), np.ones((4, k, k)), np.ones((5, 1)))
+    assert [change.advice for change in summed.explain()[-1].changes] == [
+        'annotate a: mt.StridedTensor[[mt.dyn["m"], mt.dyn["n", 4] * 2], [mt.dyn, int], mt.float32]',
+        "",
+        'annotate b: mt.Tensor[[mt.dyn["n", 4], mt.dyn["k"], mt.dyn["p"]], mt.float64]',
+    ]
+
+
 def test_an_annotation_that_was_advised_avoids_the_compile():
     @mt.jit
     def scaled(a: mt.Tensor[[mt.dyn["n"]], mt.float32], k: mt.int32):
