@@ -31,7 +31,7 @@ from mlirtri import settings
 from mlirtri.cache.digests import canonical
 from mlirtri.cache.writes import FileLock
 from mlirtri.errors import CacheWarning, UnknownOptionError
-from mlirtri.settings import users_stacklevel
+from mlirtri.settings import is_users, users_frame
 
 FORMAT = "1"
 """Raised when the layout of entries changes: older ones are not found any more."""
@@ -127,14 +127,15 @@ class Store:
         """Return the lock of a key, which the process that compiles it holds."""
         return FileLock(self.root / "locks" / key)
 
-    def set_aside(self, folder: Path) -> None:
-        """Move a damaged entry where no process finds it, or remove it where that fails."""
+    def set_aside(self, folder: Path) -> bool:
+        """Move a damaged entry where no process finds it, or remove it where that fails. Return whether it is gone."""
         with contextlib.suppress(OSError):
             (self.root / "damaged").mkdir(exist_ok=True)
             target = self.root / "damaged" / f"{folder.parent.name}-{folder.name}-{time.time_ns()}"
             folder.rename(target)
-            return
+            return True
         shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
 
     def all_folders(self) -> list[Path]:
         """Return the folder of every entry, in the order of names."""
@@ -152,15 +153,15 @@ class Store:
         for _, folder in entries:
             if total <= limit:
                 break
-            self.remove(folder)
-            total -= sizes[folder]
-            removed.append(folder)
+            if self.remove(folder):
+                total -= sizes[folder]
+                removed.append(folder)
         self._size = total
         self._remove_leftovers()
         return removed
 
-    def remove(self, folder: Path) -> None:
-        """Remove an entry; no process sees a part of it."""
+    def remove(self, folder: Path) -> bool:
+        """Remove an entry; no process sees a part of it. Return whether it is gone."""
         with contextlib.suppress(OSError):
             parent = self.root / "unfinished"
             parent.mkdir(exist_ok=True)
@@ -168,6 +169,7 @@ class Store:
             folder.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
             folder.parent.rmdir()
+        return not folder.exists()
 
     def refuse(self, name: str, reason: str) -> None:
         """Note why a kernel is not kept, for `mlirtri cache explain`."""
@@ -224,7 +226,11 @@ def warn(problem: str) -> None:
     if problem not in _warned:
         _warned.add(problem)
         text = f"the disk cache cannot be used, kernels compile without it: {problem} (MLIRTRI_CACHE=0 turns it off)"
-        warnings.warn(text, CacheWarning, stacklevel=users_stacklevel())
+        frame = users_frame()
+        is_known = is_users(frame.f_code.co_filename)
+        # Entries are written in the background, where no line of the user's is.
+        place = (frame.f_code.co_filename, frame.f_lineno) if is_known else ("mlirtri", 1)
+        warnings.warn_explicit(text, CacheWarning, *place)
 
 
 def read(folder: Path) -> Entry:

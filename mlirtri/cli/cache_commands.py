@@ -117,8 +117,8 @@ def verify() -> int:
             read(folder)
         except DamagedError as problem:
             damaged += 1
-            store.set_aside(folder)
-            print(f"{folder.parent.name[:12]}/{folder.name[:8]}: {problem}; moved aside")
+            done = "moved aside" if store.set_aside(folder) else f"cannot be moved: {store.root} cannot be written"
+            print(f"{folder.parent.name[:12]}/{folder.name[:8]}: {problem}; {done}")
     print(f"{len(folders) - damaged} of {len(folders)} entries are as they were written")
     return int(damaged > 0)
 
@@ -143,6 +143,7 @@ def rm(keys: tuple[str, ...], everything: bool) -> None:
     if everything == bool(keys):
         raise click.UsageError("say which entries, or --all")
     folders = store.all_folders() if everything else [e.folder for key in keys for e in find_entries(store, key)]
-    for folder in folders:
-        store.remove(folder)
-    print(f"{len(folders)} entries removed")
+    removed = [folder for folder in folders if store.remove(folder)]
+    print(f"{len(removed)} entries removed")
+    if len(removed) < len(folders):
+        raise click.ClickException(f"{len(folders) - len(removed)} remain: {store.root} cannot be written")

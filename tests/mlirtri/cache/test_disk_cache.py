@@ -316,6 +316,7 @@ def test_the_cache_is_off_or_cannot_be_used(cache, x, tmp_path, monkeypatch):
         cache.renew()
     [warning] = [warning for warning in warned if warning.category is CacheWarning]
     assert "Not a directory" in str(warning.message)
+    assert "threading" not in warning.filename  # of a thread, where no line of the user's is
 
 
 # --- a miss that is not allowed --------------------------------------------------------------------------------------

@@ -145,11 +145,19 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     (folders[1] / "stages.json").write_text("{}")
     assert "stages.json is damaged; moved aside" in run("verify", status=1)
     assert run("verify") == "2 of 2 entries are as they were written\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", _on_a_disk_that_is_read_only)
+        assert "0 entries removed\nError: 1 remain" in run("rm", "aaaa", status=1)
+        assert run("prune", "--bytes", "0") == "0 entries removed, 2 kept\n"
     assert run("rm", "aaaa") == "1 entries removed\n"
     assert run("prune", "--bytes", "0") == "1 entries removed, 0 kept\n"
     assert "say which entries" in run("rm", status=2)
     monkeypatch.setenv("MLIRTRI_CACHE", "0")
     assert "the disk cache is off" in run("ls", status=1)
+
+
+def _on_a_disk_that_is_read_only(*_):
+    raise OSError(errno.EROFS, "Read-only file system")
 
 
 # --- processes that end ----------------------------------------------------------------------------------------------
