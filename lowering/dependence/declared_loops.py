@@ -7,12 +7,14 @@ from itertools import combinations_with_replacement
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.errors import KernelError, LoopDependenceError, Note, raise_all
+from mlirtri.lowering.core.stage import BLOCKS
 from mlirtri.lowering.dependence.accesses import Access, BodyAccesses, is_reduction
 from mlirtri.lowering.dependence.distances import LoopBounds, bounds_of, distance
 from mlirtri.lowering.dependence.index_forms import IndexForms
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 
 HELP = "run the loop in order with mt.serial, write into another array, or only add to it: x[i] += …"
+TILE_HELP = "run the loop in order with T.serial, write into another tile, or only add to it: T.atomic_add(x[i], …)"
 
 
 def check(module: ir.Module) -> None:
@@ -72,6 +74,13 @@ def _conflict(
     return None
 
 
+def _is_in_tile_kernel(loop: ir.Operation) -> bool:
+    around = loop.parent
+    while around is not None and BLOCKS not in around.attributes:
+        around = around.operation.parent
+    return around is not None
+
+
 def is_exact(first: Access, second: Access, forms: IndexForms) -> bool:
     """Return whether the indices of both are known in terms of the induction variable: the distance is a fact."""
     regions = (first.region, second.region)
@@ -100,6 +109,6 @@ def _dependence(
     return LoopDependenceError(
         f"the iterations of this parallel loop depend on each other: {name!r} is written here, and {conflict} it",
         span_of(write.operation.location),
-        help=HELP,
+        help=TILE_HELP if _is_in_tile_kernel(loop) else HELP,
         notes=[*notes, Note("the parallel loop", span_of(loop.location))],
     )

@@ -2,7 +2,8 @@
 
 Both are sound for any bounds: an interval's extremes come from the bounds of the loops, which may be linear forms of
 values that no iteration changes; of ``q = x // c`` it is known that ``c q <= x <= c q + c - 1``. The second is the GCD
-test: ``a i + b`` and ``c j + d`` differ by a multiple of gcd(a, c) beside d - b.
+test: ``a i + b`` and ``c j + d`` differ by a multiple of gcd(a, c) beside d - b. So do ``p`` and ``1 - p`` by an odd
+number, also where indices below 0 count from the end of an even size.
 """
 
 from __future__ import annotations
@@ -66,14 +67,32 @@ def _is_positive(form: Size, forms: IndexForms) -> bool:
 def _strides_apart(here: Interval, width: int, there: Interval, other_width: int, forms: IndexForms) -> bool:
     """Return whether no multiple of the strides' greatest common divisor brings the intervals together."""
     stride, difference = 0, Size.of(0)
-    for form, sign in ((here.start, -1), (there.start, 1)):
+    for interval, sign in ((here, -1), (there, 1)):
+        form, period = _unwrapped(interval.start, forms)
+        stride = gcd(stride, period)
         for symbol, factor in form.terms:
             if forms.varies(symbol):
                 stride = gcd(stride, factor)
             else:
                 difference += Size(((symbol, factor * sign),))
         difference += form.constant * sign
-    if not difference.is_constant or stride < 2:
+    # Of a value that no iteration changes nothing is known but that it is an integer, the same on both sides.
+    stride = gcd(stride, *(factor for _, factor in difference.terms))
+    if stride < 2:
         return False
     # They overlap where -other_width < stride * k + difference < width for some integer k.
     return (width - 1 - difference.constant) // stride * stride + difference.constant <= -other_width
+
+
+def _unwrapped(form: Size, forms: IndexForms) -> tuple[Size, int]:
+    """Return a form without indices that count from the end where they are negative, and what it may be off by.
+
+    The form differs from the original by a multiple of that number.
+    """
+    period = 0
+    for symbol, factor in form.terms:
+        if (wrapped := forms.wrapped(symbol)) is not None:
+            index, size = wrapped
+            form = form - Size(((symbol, factor),)) + index * factor
+            period = gcd(period, size * factor)
+    return form, period

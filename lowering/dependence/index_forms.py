@@ -47,6 +47,8 @@ class IndexForms:
     """By the number of an opaque value, what it is the quotient of, and the divisor."""
     _remainders: dict[int, tuple[Size, int]] = field(default_factory=dict)
     """The same of remainders."""
+    _wrapped: dict[int, tuple[Size, int]] = field(default_factory=dict)
+    """By the number of an opaque value, the index that it is, and the size that is added to one below 0."""
 
     def of(self, value: ir.Value) -> Size:
         """Return the linear form of an integer of rank 0, a `tensor<i64>` or an `index`."""
@@ -98,6 +100,10 @@ class IndexForms:
     def remainder(self, symbol: Symbol) -> tuple[Size, int] | None:
         """Return the dividend and the positive divisor of which a symbol is the remainder, not negative; or None."""
         return self._remainders.get(symbol.order)
+
+    def wrapped(self, symbol: Symbol) -> tuple[Size, int] | None:
+        """Return the index and the size of which a symbol is ``where(index < 0, index + size, index)``; or None."""
+        return self._wrapped.get(symbol.order)
 
     def _form(self, value: ir.Value) -> Size:
         if isinstance(value.owner, ir.Block):
@@ -176,6 +182,9 @@ class IndexForms:
             if divisor.is_constant and divisor.constant > 0:
                 [(symbol, _)] = form.terms
                 self._remainders[symbol.order] = (dividend, divisor.constant)
+        if operation.name == "tri.where" and (moved := operands[1] - operands[2]).is_constant and moved.constant > 0:
+            [(symbol, _)] = form.terms
+            self._wrapped[symbol.order] = (operands[2], moved.constant)
         known = {"tri.remainder": self._remainders} | dict.fromkeys(_QUOTIENTS, self._quotients)
         if operation.name in known and operands[1].is_constant and operands[1].constant > 0:
             [(symbol, _)] = form.terms

@@ -43,6 +43,8 @@ class LoopPlan:
     """Names that macros write in the loop."""
     test_has_effects: bool = False
     """Whether the condition of a `while` assigns names or writes memory."""
+    separates_checks: bool = False
+    """Whether the checks of an iteration do not see those of others: a `while` in a parallel loop ends by them."""
     shared: dict[str, set[Storage | None]] = field(default_factory=dict)
     """Names that alias another name's memory in some iterations, and which memory."""
 

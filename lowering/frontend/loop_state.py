@@ -11,6 +11,8 @@ import ast
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.bindings.mlir import all_operations_in, ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan
@@ -56,6 +58,8 @@ class LoopState:
         self.fixed: dict[str, Any] = {}
         """Names with compile-time values, which no iteration may change."""
         self.initial: list[TriValue] = []
+        self.checked_before: dict[Storage, TriValue] = {}
+        """Flags of checks with their values at the start of an iteration that does not see them."""
         if node.flag:
             self.scope.locals[node.flag] = True
         self._find_names()
@@ -150,6 +154,26 @@ class LoopState:
                 if has_memory(leaf) and name in self.plan.shared:
                     leaf.origin.storage.share(name, self.plan.shared[name])
             self.scope.locals[name] = owned
+
+    def separate_checks(self) -> None:
+        """Begin an iteration of a parallel loop with checks of its own, if the loop needs that."""
+        if self.plan.separates_checks:
+            self.checked_before = {status: status.value for status in self._statuses()}
+            for status in self.checked_before:
+                self.b.memory.put(status, self.b.tri.constant(False, DTYPES["bool"]))
+
+    def join_checks(self, body: ir.Block) -> None:
+        """End such an iteration; raises `IterArgsChanged` if a `while` in the loop's body makes it necessary."""
+        for status, before in self.checked_before.items():
+            self.b.memory.put(status, self.b.tri.logical_or(before, status.value))
+        has_while = any(inner.name == "scf.while" for inner in all_operations_in(body.owner.operation))
+        if has_while and not self.plan.separates_checks and self._statuses():
+            self.plan.separates_checks = True
+            raise IterArgsChanged
+
+    def _statuses(self) -> list[Storage]:
+        flags = [status for status, *_ in self.b.pending_checks]
+        return [storage for storage in self.storages if storage in flags]
 
     def leave(self) -> list[TriValue]:
         """Return the values that an iteration yields; raises `IterArgsChanged` if the loop needs other iter_args."""

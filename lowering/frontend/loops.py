@@ -262,10 +262,14 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
 
     def body(index: ir.Value, values: list[TriValue]) -> list[TriValue]:
         state.enter(values)
+        if iterable.order == "parallel":
+            state.separate_checks()
         number = _loop_index(b, tensor_of_index(index, location), node, lower, upper, takes_all=step == 1)
         shared = state.storages if iterable.order in ("parallel", "blocks") else ()
         with counted(b, number, index.owner.owner.operation, lower, step, iterable.count, shared):
             _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
+            if iterable.order == "parallel":
+                state.join_checks(index.owner)
             yielded = state.leave()
         if iterable.order == "blocks":
             index.owner.owner.operation.attributes[BLOCKS] = ir.UnitAttr.get()

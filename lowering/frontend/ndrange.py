@@ -19,33 +19,33 @@ BOUND = ".bound"
 def nested(context: FunctionContext, node: Any) -> Any:
     """Return a loop over an `ndrange` of several bounds as nested loops over one each; other loops unchanged."""
     call = node.iter
-    _refuse_starred(context, call)
-    if not isinstance(call, ast.Call) or len(call.args) < 2 or call.keywords:
+    starred = [each for each in call.args if isinstance(each, ast.Starred)] if isinstance(call, ast.Call) else []
+    is_nest = isinstance(call, ast.Call) and not call.keywords and (len(call.args) > 1 or starred)
+    if not is_nest or getattr(function_named(context, call), "__mlirtri_name__", None) != "mlirtri.ndrange":
+        if starred:
+            message, help = "a loop takes no star-expressions", "write every bound"
+            raise UnsupportedSyntaxError(message, context.span(starred[0]), help=help)
         return node
-    if getattr(function_named(context, call), "__mlirtri_name__", None) != "mlirtri.ndrange":
-        return node
-    if not hasattr(node, "nest"):
-        node.nest = _nest(context, node, call)
-    for name, bound in zip(node.nest.bounds, elements(context, call.args), strict=True):
+    bounds = elements(context, call.args)
+    if not bounds:
+        raise KernelTypeError("this ndrange has no bounds", context.span(call))
+    # In an unrolled loop around, a star-expression may have another length each time.
+    if not hasattr(node, "nest") or len(node.nest.bounds) != len(bounds):
+        node.nest = _nest(context, node, call, len(bounds))
+    for name, bound in zip(node.nest.bounds, bounds, strict=True):
         context.scope.locals[name] = bound
     return node.nest
 
 
-def _refuse_starred(context: FunctionContext, call: ast.expr) -> None:
-    for argument in call.args if isinstance(call, ast.Call) else ():
-        if isinstance(argument, ast.Starred):
-            raise UnsupportedSyntaxError(
-                "a loop takes no star-expressions", context.span(argument), help="write every bound"
-            )
-
-
-def _nest(context: FunctionContext, node: Any, call: ast.Call) -> Any:
+def _nest(context: FunctionContext, node: Any, call: ast.Call, count: int) -> Any:
     """Return the nest, innermost loop first; each loop has the liveness of the one that the user wrote."""
-    names, body = _targets(context, node, len(call.args))
+    names, body = _targets(context, node, count)
     loop: Any = node
-    bounds = [f"{BOUND}{call.lineno}.{call.col_offset}.{axis}" for axis in range(len(names))]
-    for axis in reversed(range(len(names))):
-        bound = ast.copy_location(ast.Name(bounds[axis], ast.Load()), call.args[axis])
+    bounds = [f"{BOUND}{call.lineno}.{call.col_offset}.{axis}" for axis in range(count)]
+    for axis in reversed(range(count)):
+        # Behind a star-expression no argument is a bound of its own.
+        argument = call.args[axis] if len(call.args) == count else call
+        bound = ast.copy_location(ast.Name(bounds[axis], ast.Load()), argument)
         head = ast.copy_location(ast.Call(call.func, [bound], []), call)
         loop = ast.copy_location(ast.For(target=names[axis], iter=head, body=body, orelse=[]), node)
         loop.flag = node.flag

@@ -31,6 +31,8 @@ UPDATES = "mlirtri.updates"
 """Attribute of the module: pairs of an argument and the result that is its new content."""
 _VCE = "vce_triple"
 """Attribute of a SPIR-V module: its version, capabilities and extensions."""
+_SEMANTICS = ("semantics", "equal_semantics", "unequal_semantics")
+"""Attributes of SPIR-V's atomic operations: how they order other accesses of memory."""
 _PREFIX = "__spv__"
 
 
@@ -43,6 +45,7 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
             raise _refused(error) from None
         run_passes(module, FINISH, context)
         run_rewrite("wide-atomics", _require_wide_atomics, module, context)
+        run_rewrite("relax-atomics", _relax_atomics, module, context)
         text = "\n".join(kernel.get_asm(use_name_loc_as_prefix=True) for kernel in _modules(module))
         make = _executable(module)
         run_rewrite("binaries-of-spirv-modules", _keep_spirv_alone, module, context)
@@ -89,6 +92,19 @@ def _require_wide_atomics(module: ir.Module) -> None:
         if is_wide:
             old = str(kernel.attributes[_VCE])
             kernel.attributes[_VCE] = ir.Attribute.parse(old.replace("[", "[Int64Atomics, ", 1))
+
+
+def _relax_atomics(module: ir.Module) -> None:
+    """Order nothing by atomic operations: no kernel reads what another thread of it writes by anything else.
+
+    MLIR's acquire and release are barriers in lavapipe, which fails where some threads of a block are not there.
+    """
+    unordered = ir.Attribute.parse("#spirv.memory_semantics<None>")
+    for kernel in _modules(module):
+        for operation in all_operations_in(kernel):
+            for name in _SEMANTICS:
+                if operation.name.startswith("spirv.Atomic") and name in operation.attributes:
+                    operation.attributes[name] = unordered
 
 
 def _keep_spirv_alone(module: ir.Module) -> None:

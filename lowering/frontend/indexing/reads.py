@@ -45,9 +45,12 @@ def subscript(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue
 
 
 def element(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue:
-    """Return ``tensor[index]`` as an expression: one element of a NumPy array, without ``...``, is a scalar."""
+    """Return ``tensor[index]`` as an expression: one element of a NumPy array, without ``...``, is a scalar.
+
+    So is one of a torch tensor in a tile kernel, as in TileLang: ``old = m[i]`` stays what it is.
+    """
     result = subscript(b, tensor, index)
-    if b.semantics == "numpy" and not result.type.rank and not any(part is ... for part in index):
+    if (b.semantics == "numpy" or b.in_tile_kernel) and not result.type.rank and not any(part is ... for part in index):
         return as_new_array(result)
     return with_memory(result, 0) if not result.type.rank else result
 

@@ -17,8 +17,8 @@ Read in this order:
   `row_blocks.py` gives long rows a block of threads each. `atomic_updates.py`: updates of elements that iterations or
   blocks share, as the functions of `atomic_calls.py`.
 - `tile_programs.py`: tile kernels; `tile_statements.py`, `tile_products.py`: the statements and products of a block,
-  `fragments.py`: tiles in registers, `whole_copies.py`: copies of tiles that reach over an array's edge,
-  `live_ranges.py`: a buffer for each live range.
+  `fragments.py`: tiles in registers, `fragment_uses.py`: the statements that take them, `whole_copies.py`: copies of
+  tiles that reach over an array's edge, `live_ranges.py`: a buffer for each live range.
 
 `schedule`, `schedule.meta` and `relax` may import it.
 """

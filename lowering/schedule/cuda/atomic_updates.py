@@ -17,7 +17,7 @@ from typing import Any
 
 from mlirtri.lowering.core.stage import DECLARED
 from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE, function_of, is_supported
-from mlirtri.lowering.schedule.cuda.fragments import term_of
+from mlirtri.lowering.schedule.cuda.fragment_uses import term_of, with_names_inside
 from mlirtri.lowering.schedule.imperative.accesses import (
     LoopAccesses,
     accesses_of,
@@ -65,11 +65,26 @@ class _Loops:
             return statement
         is_declared = DECLARED in statement.annotations
         if is_declared or not self.in_block:
-            updates = _Updates(is_declared, is_declared and not self.in_block)
-            body = _updated([statement], around, updates)
-            if body is not None and not any(store.buffer in self.scalars for store in updates.stores):
-                return marked(with_body(statement, body))
+            nest = _nest(statement)
+            # The whole nest where that is possible: an image has more elements than rows.
+            for depth in range(len(nest), 0, -1):
+                updates = _Updates(is_declared, is_declared and not self.in_block)
+                body = _updated(nest[:depth], around, updates)
+                if body is not None and not any(store.buffer in self.scalars for store in updates.stores):
+                    for loop in reversed(nest[:depth]):
+                        body = marked(with_body(loop, body))
+                    return body
         return with_body(statement, self.visit(statement.body, (*around, range_of(statement, {}))))
+
+
+def _nest(loop: Any) -> list[Any]:
+    """Return perfectly nested loops, all declared parallel or none of them, with what is named between them inside."""
+    nest, body = [loop], with_names_inside(loop.body, DECLARED)
+    while isinstance(body, tirx.For) and (DECLARED in body.annotations) == (DECLARED in loop.annotations):
+        nest[-1] = with_body(nest[-1], body)
+        nest.append(body)
+        body = with_names_inside(body.body, DECLARED)
+    return nest
 
 
 def _updated(loops: Sequence[Any], around: Ranges, updates: _Updates) -> Any:

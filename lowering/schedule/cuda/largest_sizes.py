@@ -11,6 +11,7 @@ They come from the ranges of loops and of named values. An array whose size noth
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -69,7 +70,10 @@ class _Bounds:
 
     def _name(self, node: Node) -> None:
         is_load = isinstance(node.value, TensorLoad)
-        self._analyzer.bind(node.var, self._values.get(node.value.source, node.value) if is_load else node.value)
+        value = self._values.get(node.value.source, node.value) if is_load else node.value
+        # TVM raises where the interval of a value is past its dtype, as that of a hash is: it bounds no size then.
+        with suppress(ValueError):
+            self._analyzer.bind(node.var, value)
 
     def _enter(self, node: Node) -> None:
         self._analyzer.bind(node.loop_var, Range.from_min_extent(node.min, node.extent))

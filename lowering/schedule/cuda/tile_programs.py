@@ -23,7 +23,8 @@ from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.atomic_calls import with_calls
 from mlirtri.lowering.schedule.cuda.atomic_updates import atomic_blocks, with_atomics
-from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout, Uses
+from mlirtri.lowering.schedule.cuda.fragment_uses import Uses
+from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import ROWS
 from mlirtri.lowering.schedule.cuda.live_ranges import with_casts_at_use, with_separate_buffers
 from mlirtri.lowering.schedule.cuda.phases import WARP

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE
+from mlirtri.lowering.schedule.cuda.fragment_uses import with_names_inside
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import barrier
 from mlirtri.lowering.schedule.imperative.accesses import is_scalar
@@ -192,14 +193,14 @@ class BlockStatements:
 
     def _divided(self, loop: Stmt) -> Any:
         """Return a nest of parallel loops with neighbouring elements for neighbouring threads."""
-        loops, body = [loop], _with_names_inside(loop.body)
+        loops, body = [loop], with_names_inside(loop.body)
         while (
             isinstance(body, tirx.For)
             and INDEPENDENT in body.annotations
             and not depends_on(body.extent, [outer.loop_var for outer in loops])
         ):
             loops.append(body)
-            body = _with_names_inside(body.body)
+            body = with_names_inside(body.body)
         extents, conditions = _divisible(loops)
         total = extents[0]
         for extent in extents[1:]:
@@ -219,29 +220,6 @@ class BlockStatements:
         count = tirx.floordiv(total + index(self.threads - 1), index(self.threads))
         location = {name: line for name, line in loop.annotations.items() if name == LOCATION}
         return tirx.For(iteration, index(0), count, tirx.ForKind.SERIAL, statement, annotations=location)
-
-
-def _with_names_inside(body: Stmt) -> Any:
-    """Return a parallel loop with the numbers inside that are computed before it, so that all its elements are divided.
-
-    ``x = f(i); for j: t[i, j] = g(x, j)`` becomes ``for j: x = f(i); t[i, j] = g(x, j)``; other statements stay.
-    """
-    if not isinstance(body, tirx.SeqStmt):
-        return body
-    *before, loop = body.seq
-    if not isinstance(loop, tirx.For) or INDEPENDENT not in loop.annotations:
-        return body
-    if not all(isinstance(each, tirx.Bind | tirx.AllocBuffer | tirx.BufferStore) for each in before):
-        return body
-    named = [each.var if isinstance(each, tirx.Bind) else each.buffer for each in before]
-    allocated = {each.buffer for each in before if isinstance(each, tirx.AllocBuffer)}
-    stored = {each.buffer for each in before if isinstance(each, tirx.BufferStore)}
-    stored |= {store.buffer for store in nodes_in(loop, tirx.BufferStore) if is_scalar(store.buffer)}
-    if not stored <= allocated | {node.buffer for node in nodes_in(loop, tirx.AllocBuffer)}:
-        return body
-    if depends_on(loop.extent, named) or depends_on(loop.min, named):
-        return body
-    return with_body(loop, sequence(*before, loop.body))
 
 
 def _divisible(loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:

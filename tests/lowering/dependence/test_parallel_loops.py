@@ -27,6 +27,13 @@ def diagonals(a, o):
         o[index] = a[index[0], index[1]] * index[1]
 
 
+def unpacked_bounds(a, o):
+    for i, j in mt.ndrange(*a.shape[:1], (0, 3)):
+        o[i, j] = a[i, j] * 2
+    for index in mt.ndrange(*a.shape):
+        o[index] += 1
+
+
 def in_blocks(a, o):
     for i in mt.prange(a.shape[0] // 4):
         for j in range(4):
@@ -58,7 +65,7 @@ def running(n, steps):
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("function", [blurred, diagonals, in_blocks, every_second, private_values])
+@pytest.mark.parametrize("function", [blurred, diagonals, unpacked_bounds, in_blocks, every_second, private_values])
 def test_results_are_those_of_the_loops_in_order(function, pipeline):
     a = np.random.default_rng(0).random((8, 6))
     want, got = np.zeros((8, 6)), np.zeros((8, 6))
@@ -285,6 +292,26 @@ def test_generated_loops_are_refused_if_and_only_if_they_depend():
 
 
 N = mt.dyn["N"]
+
+
+def _pages(o):
+    """Write one page and read another; a page below the first counts from the end."""
+    page = 0
+    for _ in range(3):
+        for i in mt.prange(o.shape[1]):
+            o[1 - page, i] = o[page, (i + 1) % o.shape[1]] * 2
+        page = 1 - page
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+def test_pages_that_alternate(pipeline):
+    got = np.random.default_rng(0).random((2, 40))
+    want = got.copy()
+    _pages(want)
+    mt.jit(_pages, pipeline=pipeline)(got)
+    np.testing.assert_array_equal(got, want)
+    with pytest.raises(LoopDependenceError, match="'o' is written here"):
+        mt.jit(_pages)(np.zeros((3, 40)))
 
 
 def reversed_in_place(o: mt.Tensor[[N], mt.float64]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import mlirtri as mt
 import mlirtri.tile as T
@@ -201,6 +202,7 @@ def test_parallel_elements_that_depend_on_each_other():
 
     message = _refused(kernel, random(8))
     assert ":17: error: the iterations of this parallel loop depend on each other: 'x' is written here" in message
+    assert "with T.serial, write into another tile" in message
 
 
 def test_mistakes_in_calls():
@@ -220,3 +222,20 @@ def test_mistakes_in_calls():
         return x + T.infinity("int32")
 
     assert "int32 has no infinity" in _refused(infinite, random(4))
+
+
+@PIPELINES
+def test_an_element_that_was_read_stays_what_it_was_on_torch_tensors(pipeline):
+    @mt.jit(pipeline=pipeline)
+    def kernel(x, out):
+        with T.Kernel(1):
+            most = T.alloc_fragment((16,))
+            T.copy(x, most)
+            for i in T.Parallel(16):
+                old = most[i]
+                most[i] = T.max(most[i], 1.0)
+                out[i] = most[i] - old
+
+    x, out = torch.arange(16.0) / 8, torch.zeros(16)
+    kernel(x, out)
+    torch.testing.assert_close(out, x.clamp(min=1) - x)

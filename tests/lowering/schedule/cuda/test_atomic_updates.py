@@ -202,3 +202,14 @@ def test_blocks_that_overwrite_one_another_stay_in_order():
     np.testing.assert_allclose(y, expected, rtol=1e-12)
     assert "atomicAdd(" not in kernel.ir["cuda"]
     assert "atomicCAS(" not in kernel.ir["cuda"]
+
+
+def image_histogram(image, counts):
+    for i, j in mt.ndrange(image.shape[0], image.shape[1]):
+        counts[image[i, j]] += 1
+
+
+def test_a_nest_with_atomic_updates_has_a_thread_for_each_element():
+    image, counts = mt.Tensor((40, 50), mt.uint8), mt.Tensor((5000,), mt.int32)
+    [launch] = mt.jit(image_histogram).compile(image, counts, target="cuda").stats["launches"]
+    assert launch.grid[0] * launch.threads >= 40 * 50

@@ -179,3 +179,63 @@ def test_a_tile_that_leaves_registers_is_a_warning():
     [warning] = caught
     assert warning.lineno == column_sums_of_a_small_tile.__code__.co_firstlineno + 7
     assert "sums float32[32, 32] lies in shared memory" in str(warning.message)
+
+
+def persistent(a, b, c, BM=32, BN=32, BK=16, blocks=3):
+    """Each block computes several tiles; no size says that their rows are not before the first."""
+    columns = T.ceildiv(b.shape[1], BN)
+    with T.Kernel(blocks, threads=64) as block:
+        a_shared, b_shared = T.alloc_shared((BM, BK), a.dtype), T.alloc_shared((BK, BN), b.dtype)
+        sums = T.alloc_fragment((BM, BN))
+        for tile in range(block, T.ceildiv(a.shape[0], BM) * columns, blocks):
+            T.clear(sums)
+            for k in T.Pipelined(T.ceildiv(a.shape[1], BK), num_stages=2):
+                T.copy(a[tile // columns * BM, k * BK], a_shared)
+                T.copy(b[k * BK, tile % columns * BN], b_shared)
+                T.gemm(a_shared, b_shared, sums)
+            T.copy(sums, c[tile // columns * BM, tile % columns * BN])
+
+
+def scaled(a, b, scales, c, BM=32, BN=32, BK=32):
+    with T.Kernel(T.ceildiv(b.shape[1], BN), T.ceildiv(a.shape[0], BM), threads=64) as (bx, by):
+        a_shared, b_shared = T.alloc_shared((BM, BK), a.dtype), T.alloc_shared((BK, BN), b.dtype)
+        sums = T.alloc_fragment((BM, BN))
+        for k in T.Pipelined(T.ceildiv(a.shape[1], BK), num_stages=2):
+            T.copy(a[by * BM, k * BK], a_shared)
+            T.copy(b[k * BK, bx * BN], b_shared)
+            T.gemm(a_shared, b_shared, sums)
+        for i, j in T.Parallel(BM, BN):
+            if by * BM + i < a.shape[0] and bx * BN + j < b.shape[1]:
+                T.atomic_add(c[by * BM + i, bx * BN + j], sums[i, j] * scales[by * BM + i])
+
+
+@emulated
+@pytest.mark.parametrize("kernel", [persistent, scaled])
+@pytest.mark.filterwarnings("error::mlirtri.errors.LayoutWarning")
+def test_sums_stay_in_registers_at_offsets_and_where_rows_have_numbers(kernel):
+    torch.manual_seed(0)
+    a, b, c = torch.randn(70, 48).half(), torch.randn(48, 90).half(), torch.zeros(70, 90)
+    scales = [torch.rand(70)] if kernel is scaled else []
+    expected = a.float() @ b.float() * (scales[0][:, None] if scales else 1)
+    function = mt.jit(kernel, target="cuda:emulated")
+    function(a, b, *scales, c)
+    torch.testing.assert_close(c, expected, rtol=1e-4, atol=1e-3)
+    assert not shared_floats(function.compile(a, b, *scales, c).ir["cuda"])
+
+
+def without_first(a, b, BM=16, BN=64):
+    with T.Kernel(1, threads=128):
+        tile = T.alloc_shared((BM, BN), "float32")
+        T.copy(a[0, 0], tile)
+        for i in T.Parallel(BM):
+            first = tile[i, 0]
+            for j in T.Parallel(BN):
+                tile[i, j] -= first
+        T.copy(tile, b[0, 0])
+
+
+@emulated
+def test_a_number_that_is_read_from_what_a_loop_writes_is_read_before_it():
+    a, b = torch.randn(16, 64), torch.zeros(16, 64)
+    mt.jit(without_first, target="cuda:emulated")(a, b)
+    torch.testing.assert_close(b, a - a[:, :1])
