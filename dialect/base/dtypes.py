@@ -157,6 +157,10 @@ def is_torch_device(value: Any) -> bool:
     return (type(value).__module__, type(value).__name__) == ("torch", "device")
 
 
+KIND_RANKS = {"b": 0, "u": 1, "i": 2, "f": 3, "v": 3, "c": 4}
+"""By kind of dtype: a lower one casts to a higher one under NumPy's rule ``same_kind``."""
+
+
 def find_dtype(dtype_like: object) -> DType | None:
     """Return the dtype that `dtype_like` names, or None where it names none."""
     if isinstance(dtype_like, DType):

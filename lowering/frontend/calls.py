@@ -30,7 +30,7 @@ from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing.reads import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
-from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled
+from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled, write_result
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
@@ -80,7 +80,12 @@ def _call(context: FunctionContext, callee: Any, arguments: list[Any], keywords:
     if isinstance(callee, Method):
         return spelled(b, callee.spelling, [current(b.tri, callee.tensor), *arguments], keywords)
     if isinstance(callee, inlined.BoundFunction):
-        return _call_algorithm(context, callee.function, [current(b.tri, callee.owner), *arguments], keywords, node)
+        owner = current(b.tri, callee.owner)
+        result = _call_algorithm(context, callee.function, [owner, *arguments], keywords, node)
+        if not callee.writes:
+            return result
+        write_result(b, f"Tensor.{callee.function.__name__}_", owner, current(b.tri, result))
+        return current(b.tri, owner)
     spelling = callee if isinstance(callee, spellings.Spelling) else None
     name = None if spelling is None else spelling.name
     if (algorithm := inlined.find(callee, name, arguments, keywords)) is not None:
@@ -152,7 +157,9 @@ def _call_algorithm(
     # NumPy's generators draw NumPy's numbers among tensors too.
     b.semantics = "numpy" if inlined.is_of_generator(algorithm) else semantics
     try:
-        result = as_new_array(inline(context, algorithm, arguments, keywords, node))
+        result = inline(context, algorithm, arguments, keywords, node)
+        # What it gives may be an argument itself, or a view of one, where the library's is a new array.
+        result = result if algorithm in inlined.VIEWS else as_new_array(result)
     except (CompilerBugError, NestedTooDeeplyError):
         raise
     except KernelError as error:
@@ -174,8 +181,8 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
         return _isinstance(b, *arguments)
     if function is dict:
         return dict_of(arguments, keywords)
-    if function is hasattr and not (len(arguments) == 2 and isinstance(arguments[0], ModuleType)):
-        raise KernelTypeError("hasattr() takes a module and a name in a kernel", help=INSTEAD_OF_BUILTINS["hasattr"])
+    if function is hasattr and len(arguments) == 2 and not isinstance(arguments[0], ModuleType):
+        return _has_attribute(b, *arguments)
     if function not in (isinstance, len):
         arguments = [tuple(value) if isinstance(value, dict) else value for value in arguments]
     tensors = [value for value in flat(arguments) if isinstance(value, TriValue)]
@@ -189,6 +196,16 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
         f"{function.__name__}() of {describe(tensors[0])} is not known at compile time",
         help=INSTEAD_OF_BUILTINS.get(function.__name__),
     )
+
+
+def _has_attribute(b: Language, value: Any, name: Any) -> bool:
+    """Return what ``hasattr(value, name)`` says of a tensor or a number; raises `KernelTypeError` for other values."""
+    if isinstance(value, TriValue):
+        library = sys.modules.get("torch" if b.semantics == "torch" else "numpy")
+        return hasattr(library.Tensor if b.semantics == "torch" else np.ndarray, str(name))
+    if not isinstance(value, (bool, int, float, complex, str)):
+        raise KernelTypeError(f"hasattr() of {describe(value)} is not known", help=INSTEAD_OF_BUILTINS["hasattr"])
+    return hasattr(value, name)
 
 
 def _refuse_call(callee: Any, node: ast.Call) -> NoReturn:

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
+import numpy as np
+
+from mlirtri.dialect.base.dtypes import KIND_RANKS
+from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.builder import TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
@@ -112,8 +116,32 @@ def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: d
     target = arguments[0] if arguments else next(iter(spelling.arguments(arguments, keywords).values()), None)
     if not storage.has_memory(target):
         raise KernelTypeError(f"{spelling.name} writes into an array, got {describe(target)}")
-    write(b, target, (...,), b.tensor(storage.as_new_array(spelling.call(b, *arguments, **keywords))))
-    return storage.current(b.tri, target) if spelling.name.startswith("Tensor.") else None
+    write_result(b, spelling.name, target, spelling.call(b, *arguments, **keywords))
+    return None if spelling.name.startswith(("ndarray.", "numpy.")) else storage.current(b.tri, target)
+
+
+def write_result(b: Language, name: str, target: TriValue, result: Any) -> None:
+    """Write what a function gives into an array; raises `KernelTypeError` for kinds of numbers that do not fit.
+
+    torch casts to kinds that hold the numbers, as NumPy's ufuncs do; NumPy's other functions cast to any.
+    """
+    new = b.tensor(storage.as_new_array(result))
+    is_numpys = name.startswith(("numpy.", "ndarray."))
+    if (not is_numpys or name in _SAME_KIND) and not _is_same_kind(b, new.type, target.type):
+        raise KernelTypeError(
+            f"{name} gives {new.type}, which does not fit into {target.type}",
+            help="write y[...] = …, which casts, or give it an array of the result's dtype",
+        )
+    write(b, target, (...,), new)
+
+
+_SAME_KIND = {"numpy.clip", *(f"numpy.{name}" for name in dir(np) if isinstance(getattr(np, name), np.ufunc))}
+"""NumPy's functions that do not cast what they write to a lower kind."""
+
+
+def _is_same_kind(b: Language, source: TensorType, target: TensorType) -> bool:
+    ranks = KIND_RANKS if b.semantics == "numpy" else KIND_RANKS | {"u": KIND_RANKS["i"]}
+    return ranks[source.dtype.kind] <= ranks[target.dtype.kind]
 
 
 def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
@@ -128,7 +156,7 @@ def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], 
         position = names.index("out") + (len(arguments) - len(positional))
         arguments = [*arguments[:position], *arguments[position + 1 :]]
     keywords = {name: value for name, value in keywords.items() if name != "out"}
-    write(b, out, (...,), b.tensor(storage.as_new_array(spelling.call(b, *arguments, **keywords))))
+    write_result(b, spelling.name, out, spelling.call(b, *arguments, **keywords))
     return storage.current(b.tri, out)
 
 

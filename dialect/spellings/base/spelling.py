@@ -208,11 +208,11 @@ def share(owner: str, library: str, words: str) -> None:
         register(f"{owner}.{word}", of_library.function, " ".join(of_library.ops))
 
 
-def share_writing(words: str) -> None:
-    """Register torch's in-place methods, `x.add_`, beside those that are not, `x.add`."""
+def share_writing(words: str, owner: str = "Tensor") -> None:
+    """Register torch's in-place methods, `x.add_`, or functions, `torch.exp_`, beside those that are not, `x.add`."""
     for word in words.split():
         plain = SPELLINGS[f"Tensor.{word}"]
-        register(f"Tensor.{word}_", plain.function, " ".join(plain.ops), writes=True)
+        register(f"{owner}.{word}_", plain.function, " ".join(plain.ops), writes=True)
 
 
 def _sentence(error: TypeError) -> str:

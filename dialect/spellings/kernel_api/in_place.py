@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES, KIND_RANKS
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import (
     Argument,
@@ -42,6 +42,9 @@ register("ndarray.fill", lambda b, a, value: _everywhere(b, a, value), "broadcas
 @spelling("numpy.copyto", ops="broadcast_to cast where", writes=True)
 def _(b, dst, src, casting="same_kind", where=True):
     src = as_array(b, src)
+    kinds = (b.type_of(src).dtype.kind, b.type_of(dst).dtype.kind)
+    if casting != "unsafe" and KIND_RANKS[kinds[0]] > KIND_RANKS[kinds[1]]:
+        b.fail(f"{b.type_of(src)} does not fit into {b.type_of(dst)}", help="say casting='unsafe', or y[...] = x")
     new = b.broadcast_to(b.cast(src, b.type_of(dst).dtype), helpers.shape_of(b, dst))
     return new if where is True else b.where(where, new, dst)
 
@@ -178,7 +181,20 @@ def _(b, input, src, non_blocking=False):
 
 share_writing(
     """
-    add sub mul div pow clamp clamp_min clamp_max masked_fill neg abs exp log sqrt reciprocal floor ceil round trunc
-    sigmoid relu tanh sin cos remainder floor_divide tril triu cumsum cumprod frac index_add scatter_add
+    abs absolute acos acosh add addmm arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh
+    baddbmm bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor ceil clamp clamp_max
+    clamp_min clip copysign cos cosh cumprod cumsum deg2rad div divide eq erf exp exp2 expm1 fix floor
+    floor_divide fmod frac ge greater greater_equal gt hypot index_add le less less_equal log log10 log1p log2
+    logical_and logical_not logical_or logical_xor lt masked_fill mul multiply nan_to_num ne neg negative not_equal pow
+    rad2deg reciprocal relu remainder round rsqrt scatter_add sigmoid sign sin sinh sqrt square sub subtract tan tanh
+    tril triu true_divide trunc
     """
+)
+share_writing(
+    """
+    abs acos acosh arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atanh ceil clamp clamp_max clamp_min
+    clip cos cosh deg2rad erf exp exp2 expm1 fix floor frac log log10 log1p log2 nan_to_num neg negative rad2deg
+    reciprocal relu round rsqrt sigmoid sin sinh sqrt square tan tanh trunc
+    """,
+    owner="torch",
 )

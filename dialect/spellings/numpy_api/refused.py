@@ -46,3 +46,24 @@ _BYTES = ("kernels make no bytes of Python's", "write x.view(numpy.uint8)")
 REFUSED |= {f"Tensor.{name}": _MEMORY for name in ("stride", "data_ptr", "storage_offset")}
 REFUSED |= {f"Tensor.{name}": _GRADIENTS for name in ("backward", "requires_grad_")}
 REFUSED |= {f"ndarray.{name}": _BYTES for name in ("tobytes", "tofile")}
+_TORCH_DRAW = "draw outside and pass the numbers, or use numpy.random.default_rng(seed) in a kernel of NumPy arrays"
+_RANDOM_OF_TORCH = """
+    rand randn randint randperm rand_like randn_like randint_like normal bernoulli multinomial poisson manual_seed
+    """
+REFUSED |= {
+    f"torch.{name}": ("it draws from a generator that all of torch shares", _TORCH_DRAW)
+    for name in _RANDOM_OF_TORCH.split()
+}
+REFUSED |= {
+    f"torch.nn.functional.{name}": ("it draws random numbers", "leave it out, or pass the mask as an argument")
+    for name in ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "gumbel_softmax")
+}
+REFUSED |= {
+    f"Tensor.{name}": ("it draws from a generator that all of torch shares", _TORCH_DRAW)
+    for name in (
+        "bernoulli multinomial bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_ uniform_".split()
+    )
+}
+_WHOLE = ("kernels call functions with their tensors at once", "write the operation for the whole tensor, or a loop")
+REFUSED |= {f"torch.{name}": _WHOLE for name in ("vmap", "func.vmap", "compile", "jit.script", "jit.trace")}
+REFUSED |= {f"torch.{name}": _GRADIENTS for name in ("autograd.grad", "func.grad", "autograd.backward")}

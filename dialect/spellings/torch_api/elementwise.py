@@ -330,3 +330,11 @@ def _deviation(op: str, with_mean: bool):
 for _word in ("var", "std"):
     register(f"torch.{_word}", _deviation(_word, with_mean=False), _word)
     register(f"torch.{_word}_mean", _deviation(_word, with_mean=True), f"{_word} mean")
+
+
+# --- gradients -----------------------------------------------------------------------------------------------------
+
+
+@spelling("torch.no_grad torch.enable_grad torch.inference_mode torch.set_grad_enabled", ops="")
+def _(b, mode=True):
+    """Do nothing: kernels record no gradients. ``with torch.no_grad():`` is its body."""

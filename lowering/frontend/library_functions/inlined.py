@@ -124,6 +124,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **torch_statistics.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
+VIEWS = (
+    torch_functions.select, torch_images.unfold_axis, torch_matrices.diagonal, torch_statistics.hsplit,
+    torch_statistics.vsplit, torch_statistics.dsplit, torch_statistics.split_with_sizes,
+)  # fmt: skip
+"""Those whose results are views of their arguments."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
 _OF_TORCH = (torch_functions, torch_images, torch_losses, torch_matrices, torch_statistics)
 _FILES = (array_functions, linear_algebra, matrix_factors, special_functions, ufunc_methods, *_OF_RANDOM, *_OF_TORCH)
@@ -182,12 +187,21 @@ class BoundFunction:
 
     function: Callable[..., Any]
     owner: Any
+    writes: bool = False
+    """Whether the result is the object's new content: one of torch's methods such as `x.lerp_`."""
 
     @property
     def __name__(self) -> str:
         return self.function.__name__
 
 
+_WRITING = frozenset(
+    """
+    addbmm_ addcdiv_ addcmul_ addmv_ addr_ digamma_ erfinv_ gcd_ heaviside_ i0_ index_copy_ index_fill_ index_put_ lcm_
+    ldexp_ lerp_ lgamma_ logit_ masked_scatter_ nextafter_ renorm_ scatter_ scatter_reduce_ sinc_ xlogy_
+    """.split()
+)
+"""Methods of tensors that write what the method of the same name without the underscore gives."""
 _OF_GENERATORS = random_numbers.METHODS | random_distributions.METHODS
 
 
@@ -205,6 +219,8 @@ def method(owner: Any, name: str, semantics: str) -> Any:
         return BoundFunction(_OF_GENERATORS[name], owner)
     if isinstance(owner, TriValue):
         methods = array_functions.METHODS if semantics == "numpy" else _OF_TENSORS
+        if semantics == "torch" and name in _WRITING:
+            return BoundFunction(methods[name.removesuffix("_")], owner, writes=True)
         return BoundFunction(methods[name], owner) if name in methods else None
     is_known = isinstance(owner, np.ufunc) and f"numpy.{owner.__name__}.{name}" in FUNCTIONS
     return getattr(owner, name) if is_known else None

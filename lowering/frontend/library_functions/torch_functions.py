@@ -219,6 +219,42 @@ def index_fill(input, dim, index, value):
     return np.moveaxis(result, 0, dim)
 
 
+def select(input, dim, index):
+    places = [index if axis == dim % input.ndim else slice(None) for axis in range(input.ndim)]
+    return input[tuple(places)]
+
+
+def masked_scatter(input, mask, source):
+    x, chosen = np.broadcast_arrays(input, mask)
+    values, flat = source.reshape(-1), chosen.reshape(-1)
+    require_value(
+        np.sum(flat) <= values.shape[0], "the source of masked_scatter has fewer elements than the mask takes"
+    )
+    places = np.clip(np.cumsum(flat) - 1, 0, max(values.shape[0] - 1, 0))
+    return np.where(chosen, values[places].reshape(chosen.shape), x)
+
+
+def scatter(input, dim, index, src=None, *, value=None, reduce=None):
+    if reduce is not None:
+        refuse("reduce= is not supported: use scatter_reduce")
+    flat = input.reshape(-1).copy()
+    number = src if value is None else value
+    places = _places(input, dim, index)
+    if number.ndim if hasattr(number, "ndim") else 0:
+        flat[places] = number[tuple([slice(0, extent) for extent in index.shape])].reshape(-1)
+    else:
+        flat[places] = number
+    return flat.reshape(input.shape)
+
+
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    if dim is not None:
+        refuse("dim= is not supported: it takes the values of a whole tensor")
+    if return_inverse or return_counts:
+        return np.unique(input, return_inverse=return_inverse, return_counts=return_counts)
+    return np.unique(input)
+
+
 def select_scatter(input, src, dim, index):
     result = np.moveaxis(input.copy(), dim, 0)
     result[index] = src
@@ -235,16 +271,21 @@ def _count(x):
     return x.reshape(-1).shape[0]
 
 
-def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
-    if reduce not in ("sum", "mean", "prod", "amax", "amin"):
-        refuse("reduce= is 'sum', 'prod', 'mean', 'amax' or 'amin'")
+def _places(input, dim, index):
+    """Return the positions, in row-major order, of the elements that `index` names along `dim`."""
     axis, rank = dim % input.ndim, input.ndim
     numbers = np.arange(_count(input)).reshape(input.shape)
     parts = [
         index if k == axis else np.arange(index.shape[k]).reshape([-1 if m == k else 1 for m in range(rank)])
         for k in range(rank)
     ]
-    positions = numbers[tuple(parts)].reshape(-1)
+    return numbers[tuple(parts)].reshape(-1)
+
+
+def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
+    if reduce not in ("sum", "mean", "prod", "amax", "amin"):
+        refuse("reduce= is 'sum', 'prod', 'mean', 'amax' or 'amin'")
+    positions = _places(input, dim, index)
     values = src[tuple([slice(0, extent) for extent in index.shape])].reshape(-1)
     flat = input.reshape(-1).copy()
     if not include_self:
@@ -308,7 +349,7 @@ _NAMED: tuple[Callable[..., Any], ...] = (
     addcmul, addcdiv, lerp, rsub, addmv, addr, addbmm, logit, xlogy, hardshrink, threshold, celu, selu, prelu, cdist,
     dist, pdist, pairwise_distance, cosine_similarity, cummax, cummin, kthvalue, masked_select, take_along_dim,
     index_fill, select_scatter, slice_scatter, scatter_reduce, unique_consecutive, trapezoid, nonzero,
-    argwhere, median,
+    argwhere, median, select, masked_scatter, scatter, unique,
 )  # fmt: skip
 _OF_NETWORKS: tuple[Callable[..., Any], ...] = (
     hardshrink, softshrink, threshold, celu, selu, prelu, hardtanh, hardsigmoid, hardswish, mish, softsign, tanhshrink,
@@ -323,7 +364,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 _METHODS: tuple[Callable[..., Any], ...] = (
     addcmul, addcdiv, lerp, addmv, addr, addbmm, logit, xlogy, hardshrink, prelu, dist, cummax, cummin, kthvalue,
     masked_select, take_along_dim, index_fill, select_scatter, slice_scatter, scatter_reduce, unique_consecutive,
-    nonzero, argwhere, median,
+    nonzero, argwhere, median, select, masked_scatter, scatter, unique,
 )  # fmt: skip
 METHODS: dict[str, Callable[..., Any]] = {function.__name__: function for function in _METHODS}
 """Inlined methods of tensors by name; each takes the tensor first."""

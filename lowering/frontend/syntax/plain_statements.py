@@ -49,10 +49,14 @@ def _is_rewritten(node: ast.AST) -> bool:
     return isinstance(node, ast.Match) or (isinstance(node, ast.With) and _sets_errors(node))
 
 
+_WITHOUT_EFFECT = ("errstate", "no_grad", "inference_mode", "enable_grad", "set_grad_enabled")
+"""Context managers that say how errors are reported, or whether gradients are recorded: kernels record none."""
+
+
 def _sets_errors(node: ast.With) -> bool:
     calls = [item.context_expr for item in node.items if item.optional_vars is None]
     names = [ast.unparse(call.func).rpartition(".")[2] for call in calls if isinstance(call, ast.Call)]
-    return len(names) == len(node.items) and all(name == "errstate" for name in names)
+    return len(names) == len(node.items) and all(name in _WITHOUT_EFFECT for name in names)
 
 
 class _Rewriter(ast.NodeTransformer):
