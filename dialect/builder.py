@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
@@ -35,6 +35,11 @@ class TriValue:
     """The `View` that it was read from, if that memory may be written."""
 
 
+TensorLike: TypeAlias = TriValue | complex
+"""What an operation takes for a tensor: one, or a Python number, which is weak in promotion."""
+KernelValue: TypeAlias = Any
+"""A value of a kernel: a `TriValue`, or what is known while compiling, such as a number, a text, a dtype, a function,
+or a tuple, list or dict of values."""
 _ADDRESSES = 1 << 63
 
 

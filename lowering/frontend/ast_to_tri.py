@@ -15,7 +15,7 @@ from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.definition import mlir_type, new_context
 from mlirtri.errors import KernelTypeError, Span
 from mlirtri.lowering.core.interface import (
@@ -119,7 +119,7 @@ def new_language(semantics: str, block: ir.Block, context: CompileContext) -> La
 def return_results(
     builder: Language,
     function: Any,
-    value: Any,
+    value: KernelValue,
     memories: Sequence[TriValue],
     parameters: tuple[TensorParameter, ...],
     span: Span,
@@ -221,7 +221,7 @@ def _return_span(tree: KernelTree) -> Span:
     return span_of_node(tree.file, returns[-1] if returns else tree.node)
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Return whether a returned value of rank 0 is an array, not a number."""
     return has_memory(value) and not value.origin.storage.may_be_number
 

@@ -24,7 +24,7 @@ OPERATIONS = {"add": "add", "min": "minimum", "max": "maximum", "and": "and", "o
 _OF_BITS = ("and", "or", "xor")
 
 
-def atomic_name(callee: Any) -> str | None:
+def atomic_name(callee: object) -> str | None:
     """Return which atomic update a function is, such as ``"add"``; None for others."""
     name = getattr(callee, "__mlirtri_name__", None)
     return name.removeprefix(PREFIX) if isinstance(name, str) and name.startswith(PREFIX) else None

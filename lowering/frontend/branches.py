@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError, Note, Span, UnknownNameError
 from mlirtri.lowering.frontend.context import RAISED, FunctionContext, Returned, handles, visit, visit_block
 from mlirtri.lowering.frontend.operators import ONLY_TRUTH, condition, predicate_at
@@ -74,7 +74,7 @@ def _visit_arm(context: FunctionContext, body: list[ast.stmt]) -> str:
 
 
 @handles(ast.IfExp)
-def visit_if_exp(context: FunctionContext, node: ast.IfExp) -> Any:
+def visit_if_exp(context: FunctionContext, node: ast.IfExp) -> KernelValue:
     test = condition(context, node.test)
     if not isinstance(test, TriValue):
         return visit(context, node.body if test else node.orelse)
@@ -82,8 +82,12 @@ def visit_if_exp(context: FunctionContext, node: ast.IfExp) -> Any:
 
 
 def select(
-    context: FunctionContext, test: TriValue, first: Callable[[], Any], second: Callable[[], Any], node: ast.expr
-) -> Any:
+    context: FunctionContext,
+    test: TriValue,
+    first: Callable[[], KernelValue],
+    second: Callable[[], KernelValue],
+    node: ast.expr,
+) -> KernelValue:
 
     def stored_as_chosen(expression: Callable[[], Any]) -> Callable[[], Any]:
         def arm() -> None:
@@ -104,7 +108,7 @@ def visit_sequence_of(context: FunctionContext, node: SequenceOf) -> bool:
 
 
 @handles(ast.BoolOp)
-def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> Any:
+def visit_bool_op(context: FunctionContext, node: ast.BoolOp) -> KernelValue:
     """Return the value of `and` or `or`: that of the first operand that decides, or of the last.
 
     As a condition only its truth counts: operands of several dtypes are compared with zero.
@@ -153,10 +157,10 @@ class _Arm:
 def emit_if(
     context: FunctionContext,
     test: TriValue,
-    bodies: Sequence[Callable[[], Any]],
+    bodies: Sequence[Callable[[], KernelValue]],
     live: Iterable[str],
     spans: Sequence[Span],
-) -> tuple[Any, Any]:
+) -> tuple[KernelValue, KernelValue]:
     """Emit an `scf.if` with two bodies, merge the names of `live` and all memory, and return the bodies' values.
 
     A name whose values have no common type becomes unavailable; reading it raises, with the spans of both arms.

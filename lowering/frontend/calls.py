@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, find_dtype
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import CompilerBugError, KernelError, KernelTypeError, NestedTooDeeplyError, UnknownNameError, offer
 from mlirtri.lowering.core.interface import bound_arguments
@@ -53,7 +53,7 @@ _BUILTINS = set(BUILTINS.values())
 
 
 @handles(ast.Call)
-def visit_call(context: FunctionContext, node: ast.Call) -> Any:
+def visit_call(context: FunctionContext, node: ast.Call) -> KernelValue:
     b, callee = context.b, visit(context, node.func)
     callee = relax_function_of(callee) or callee
     if isinstance(callee, External):

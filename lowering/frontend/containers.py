@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelIndexError, KernelKeyError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.operators import fold
@@ -26,7 +26,7 @@ GIVEN = ".given"
 
 
 @handles(ast.Dict)
-def visit_dict(context: FunctionContext, node: ast.Dict) -> dict[Any, Any]:
+def visit_dict(context: FunctionContext, node: ast.Dict) -> dict[KernelValue, KernelValue]:
     items: dict[Any, Any] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
@@ -37,7 +37,7 @@ def visit_dict(context: FunctionContext, node: ast.Dict) -> dict[Any, Any]:
 
 
 @handles(ast.Set)
-def visit_set(context: FunctionContext, node: ast.Set) -> frozenset[Any]:
+def visit_set(context: FunctionContext, node: ast.Set) -> frozenset[KernelValue]:
     return frozenset(known_key(visit(context, element)) for element in node.elts)
 
 
@@ -47,7 +47,7 @@ def _mapping(value: Any) -> dict[Any, Any]:
     return value
 
 
-def keyword_arguments(value: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+def keyword_arguments(value: KernelValue, known: Mapping[str, KernelValue]) -> dict[str, KernelValue]:
     """Return the keywords of ``f(**value)``; raises `KernelTypeError` for other keys, and for keywords given twice."""
     for name in _mapping(value):
         if not isinstance(name, str):
@@ -57,7 +57,7 @@ def keyword_arguments(value: Any, known: Mapping[str, Any]) -> dict[str, Any]:
     return dict(value)
 
 
-def dict_of(arguments: list[Any], keywords: dict[str, Any]) -> dict[Any, Any]:
+def dict_of(arguments: list[KernelValue], keywords: dict[str, KernelValue]) -> dict[KernelValue, KernelValue]:
     """Return what ``dict(…)`` makes of a dict or of pairs, and of keywords."""
     if len(arguments) > 1:
         raise KernelTypeError(f"dict() takes one value, got {len(arguments)}")
@@ -72,7 +72,7 @@ def dict_of(arguments: list[Any], keywords: dict[str, Any]) -> dict[Any, Any]:
 # --- items -----------------------------------------------------------------------------------------------------------
 
 
-def item(owner: Any, index: Any) -> Any:
+def item(owner: KernelValue, index: KernelValue) -> KernelValue:
     """Return an element of a tuple, list, string or dict; raises the `KernelError` of what Python raises."""
     try:
         return owner[known_key(index)] if isinstance(owner, dict) else owner[_position(index)]
@@ -84,7 +84,7 @@ def item(owner: Any, index: Any) -> Any:
         raise KernelValueError(f"{error}") from None
 
 
-def known_key(key: Any) -> Any:
+def known_key(key: KernelValue) -> KernelValue:
     """Return a key of a dict; raises `KernelTypeError` for one of run time."""
     if any(isinstance(leaf, TriValue) for leaf in flat(key)):
         raise KernelTypeError(
@@ -111,7 +111,7 @@ def _missing_key(owner: Iterable[Any], key: Any) -> KernelKeyError:
     return KernelKeyError(f"the dict has no key {key!r}", help=f"its keys are {shown}")
 
 
-def assign_item(context: FunctionContext, owner: Any, index: Any, value: Any) -> None:
+def assign_item(context: FunctionContext, owner: KernelValue, index: KernelValue, value: KernelValue) -> None:
     """Set ``owner[index]`` of a list or dict; raises `KernelError` for what Python refuses, and for a fixed one."""
     changed = dict(owner) if isinstance(owner, dict) else list(owner)
     key = known_key(index) if isinstance(owner, dict) else _position(index)
@@ -127,14 +127,14 @@ def assign_item(context: FunctionContext, owner: Any, index: Any, value: Any) ->
     change(context, owner, changed)
 
 
-def extended(context: FunctionContext, owner: Any, values: Any, times: Any = None) -> None:
+def extended(context: FunctionContext, owner: KernelValue, values: KernelValue, times: KernelValue = None) -> None:
     """Change a list as ``owner += values`` does, or as ``owner *= times``."""
     if times is not None:
         return change(context, owner, fold(lambda: list(owner) * times))
     call_container_method(context, ContainerMethod(owner, "extend"), [values], {})
 
 
-def delete_item(context: FunctionContext, owner: Any, index: Any) -> None:
+def delete_item(context: FunctionContext, owner: KernelValue, index: KernelValue) -> None:
     """Delete ``owner[index]`` of a list or dict."""
     item(owner, index)
     changed = dict(owner) if isinstance(owner, dict) else list(owner)
@@ -145,7 +145,7 @@ def delete_item(context: FunctionContext, owner: Any, index: Any) -> None:
 # --- changes ---------------------------------------------------------------------------------------------------------
 
 
-def change(context: FunctionContext, owner: Any, elements: Any) -> None:
+def change(context: FunctionContext, owner: KernelValue, elements: KernelValue) -> None:
     """Let every name that holds a list or dict hold these elements; raises `UnsupportedSyntaxError` for a fixed one."""
     if not isinstance(owner, (List, Dict)):
         # No name holds it.
@@ -175,7 +175,7 @@ def give(scope: Scope) -> list[str]:
     return names
 
 
-def take_back(context: FunctionContext, given: list[Any], after: list[Any]) -> None:
+def take_back(context: FunctionContext, given: list[KernelValue], after: list[KernelValue]) -> None:
     """Let the caller's names hold what a called function made of the lists and dicts that it was given."""
     for was, now in zip(given, after, strict=True):
         if isinstance(now, Unavailable):
@@ -215,7 +215,7 @@ _COMPARING = ("index", "count", "remove", "sort")
 """Methods that compare elements."""
 
 
-def container_method(owner: Any, name: str) -> ContainerMethod | None:
+def container_method(owner: KernelValue, name: str) -> ContainerMethod | None:
     """Return the method of a tuple, list or dict; None for a name that is none."""
     kind = next((kind for kind in (list, dict, tuple) if isinstance(owner, kind)), None)
     is_known = kind is not None and (name in _READING[kind] or name in _CHANGING.get(kind, ()))
@@ -223,8 +223,8 @@ def container_method(owner: Any, name: str) -> ContainerMethod | None:
 
 
 def call_container_method(
-    context: FunctionContext, method: ContainerMethod, arguments: list[Any], keywords: dict[str, Any]
-) -> Any:
+    context: FunctionContext, method: ContainerMethod, arguments: list[KernelValue], keywords: dict[str, KernelValue]
+) -> KernelValue:
     """Return what Python's method returns, and change the list or dict as it does."""
     owner, name = latest(context.scope, current(context.b.tri, method.owner)), method.name
     if name in _COMPARING and any(isinstance(leaf, TriValue) for leaf in flat([owner, *arguments])):

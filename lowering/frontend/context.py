@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import CompilerBugError, KernelError, NestedTooDeeplyError, Span, UnsupportedSyntaxError, raise_all
 from mlirtri.lowering.frontend.python_to_ast import span_of_node
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope
@@ -120,7 +120,7 @@ def function_named(context: FunctionContext, call: ast.Call) -> Any:
     return visit(context, call.func) if isinstance(owner, ast.Name) else None
 
 
-def visit(context: FunctionContext, node: ast.AST) -> Any:
+def visit(context: FunctionContext, node: ast.AST) -> KernelValue:
     """Return the result of the node's handler; its operations get the node's location, and errors its span."""
     span, name = context.span(node), type(node).__name__
     handler = HANDLERS.get(type(node))
@@ -145,14 +145,14 @@ def visit(context: FunctionContext, node: ast.AST) -> Any:
         tri.location = outer
 
 
-def note_value(context: FunctionContext, span: Span, value: Any, name: str = "") -> None:
+def note_value(context: FunctionContext, span: Span, value: KernelValue, name: str = "") -> None:
     """Tell an editor what an expression is, or a name that is assigned; modules, functions and classes are not told."""
     if context.b.on_value is None or name.startswith(".") or getattr(value, "__name__", None) is not None:
         return
     context.b.on_value(span, str(value.type) if isinstance(value, TriValue) else describe(value), name)
 
 
-def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Iterable[str] = ()) -> Any:
+def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Iterable[str] = ()) -> KernelValue:
     """Return the value that a function's body returns; raises all errors found in it.
 
     Names in `read_after` are read after the body: the parameters of a macro that stand for variables.

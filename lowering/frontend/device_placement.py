@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 from mlirtri.dialect.base.dtypes import is_torch_device
 from mlirtri.dialect.bindings.mlir import ir
@@ -37,7 +36,7 @@ class Placement:
         finally:
             self.current = outer
 
-    def is_current(self, value: Any) -> bool:
+    def is_current(self, value: object) -> bool:
         """Return whether a value names the current device: a `Device`, a name such as ``cuda:0``, a `torch.device`."""
         if not isinstance(value, (str, Device)) and not is_torch_device(value):
             return False

@@ -17,7 +17,7 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import DType, as_dtype, is_torch_device
 from mlirtri.dialect.base.sizes import Size
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedSyntaxError, did_you_mean
 from mlirtri.lowering.core.interface import Origin
@@ -36,14 +36,14 @@ from mlirtri.lowering.frontend.tile_language.guards import guarded
 
 
 @handles(ast.Constant)
-def visit_constant(context: FunctionContext, node: ast.Constant) -> Any:
+def visit_constant(context: FunctionContext, node: ast.Constant) -> KernelValue:
     if isinstance(node.value, (bool, int, float, complex, str, type(None), type(...))):
         return node.value
     raise UnsupportedSyntaxError(f"{type(node.value).__name__} constants are not supported")
 
 
 @handles(ast.Name)
-def visit_name(context: FunctionContext, node: ast.Name) -> Any:
+def visit_name(context: FunctionContext, node: ast.Name) -> KernelValue:
     return _captured(context.b, context.scope.read(node.id, context.b))
 
 
@@ -60,16 +60,16 @@ def _captured(b: Language, value: Any) -> Any:
 
 
 @handles(ast.Tuple)
-def visit_tuple(context: FunctionContext, node: ast.Tuple) -> tuple[Any, ...]:
+def visit_tuple(context: FunctionContext, node: ast.Tuple) -> tuple[KernelValue, ...]:
     return tuple(elements(context, node.elts))
 
 
 @handles(ast.List)
-def visit_list(context: FunctionContext, node: ast.List) -> list[Any]:
+def visit_list(context: FunctionContext, node: ast.List) -> list[KernelValue]:
     return elements(context, node.elts)
 
 
-def elements(context: FunctionContext, nodes: list[ast.expr]) -> list[Any]:
+def elements(context: FunctionContext, nodes: list[ast.expr]) -> list[KernelValue]:
     """Return the values of several expressions; a starred one has several. Raises `KernelTypeError`."""
     values: list[Any] = []
     for node in nodes:
@@ -113,7 +113,7 @@ def visit_formatted_value(context: FunctionContext, node: ast.FormattedValue) ->
 
 
 @handles(ast.Attribute)
-def visit_attribute(context: FunctionContext, node: ast.Attribute) -> Any:
+def visit_attribute(context: FunctionContext, node: ast.Attribute) -> KernelValue:
     owner = visit(context, node.value)
     if node.attr == "data" and context.b.in_tile_kernel and isinstance(owner, TriValue):
         # The memory of an array, as `T.Tensor(shape, dtype, x.data)` names it.
@@ -130,7 +130,7 @@ _DTYPE_ATTRIBUTES: dict[str, Callable[[DType], Any]] = {
 """Attributes of dtypes; NumPy's ``x.dtype.type(1)`` is a cast."""
 
 
-def attribute(context: FunctionContext, owner: Any, name: str) -> Any:
+def attribute(context: FunctionContext, owner: KernelValue, name: str) -> KernelValue:
     """Return ``owner.name``; raises `UnknownNameError`, with similar names, for what kernels do not have."""
     if isinstance(owner, TriValue):
         method = inlined.method(owner, name, context.b.semantics)
@@ -182,7 +182,7 @@ def _bound(context: FunctionContext, node: ast.expr | None) -> Any:
 
 
 @handles(ast.Subscript)
-def visit_subscript(context: FunctionContext, node: ast.Subscript) -> Any:
+def visit_subscript(context: FunctionContext, node: ast.Subscript) -> KernelValue:
     owner, index = visit(context, node.value), visit(context, node.slice)
     owner = current(context.b.tri, owner)
     if owner is np.s_ or owner is np.index_exp:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelError, KernelTypeError, NestedTooDeeplyError, Note, Span, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import Capture, Origin, bound_arguments
 from mlirtri.lowering.core.recursion import more_frames
@@ -35,15 +35,17 @@ FRAMES_OF_CALL = 100
 def inline(
     context: FunctionContext,
     function: Callable[..., Any],
-    arguments: list[Any],
-    keywords: dict[str, Any],
+    arguments: list[KernelValue],
+    keywords: dict[str, KernelValue],
     call: ast.Call,
-) -> Any:
+) -> KernelValue:
     """Return the value of a Python function for these arguments; raises its errors, each with a note on this call."""
     return inline_bound(context, function, _bind(function, arguments, keywords), context.span(call))
 
 
-def inline_bound(context: FunctionContext, function: Callable[..., Any], bound: dict[str, Any], call: Span) -> Any:
+def inline_bound(
+    context: FunctionContext, function: Callable[..., Any], bound: dict[str, KernelValue], call: Span
+) -> KernelValue:
     """Return the value of a Python function for these values of its parameters, as `inline`."""
     _check_depth(context, function.__name__)
     file, node = parse_function(function)
@@ -127,7 +129,7 @@ class LocalFunction:
             return self.node.body
         return [ast.copy_location(ast.Return(self.node.body), self.node.body)]
 
-    def bind(self, arguments: list[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+    def bind(self, arguments: list[KernelValue], keywords: dict[str, KernelValue]) -> dict[str, KernelValue]:
         """Return values by parameter name; raises Python's error for a wrong call."""
         nodes, kinds = self.node.args, inspect.Parameter
         parameters = [
@@ -180,8 +182,12 @@ def _default(value: Any) -> Any:
 
 
 def inline_local(
-    context: FunctionContext, function: LocalFunction, arguments: list[Any], keywords: dict[str, Any], call: ast.Call
-) -> Any:
+    context: FunctionContext,
+    function: LocalFunction,
+    arguments: list[KernelValue],
+    keywords: dict[str, KernelValue],
+    call: ast.Call,
+) -> KernelValue:
     _check_depth(context, function.__name__)
     outer = function.context.scope
     scope = Scope(outer.function, outer.captures, enclosing=outer)
@@ -215,7 +221,7 @@ class Variable:
     value: Any
     span: Span
 
-    def assign(self, value: Any) -> None:
+    def assign(self, value: KernelValue) -> None:
         """Bind the caller's name to the final value of the macro's parameter; raises for a name of no local.
 
         A parameter that is still the caller's array, whose elements the macro may have written, is not bound again.
@@ -243,7 +249,7 @@ class Variable:
             )
 
 
-def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> Any:
+def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> KernelValue:
     """Return the value of a macro, some of whose parameters stand for the caller's variables or array elements."""
     function, span = macro.__mlirtri_function__, context.span(call)
     _check_depth(context, function.__name__)

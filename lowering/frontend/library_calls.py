@@ -17,7 +17,7 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import KIND_RANKS
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
 from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
@@ -43,7 +43,9 @@ class Method:
         return self.spelling.name
 
 
-def spelled(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+def spelled(
+    b: Language, spelling: Spelling, arguments: list[KernelValue], keywords: dict[str, KernelValue]
+) -> KernelValue:
     """Return a library function's result: a view of its argument, a new array, or what was written into `out`."""
     arguments, keywords = _arrays_of_lists(b, spelling, arguments, keywords)
     bound = spelling.arguments(arguments, keywords)
@@ -160,7 +162,7 @@ def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], 
     return storage.current(b.tri, out)
 
 
-def tensor_attribute(b: Language, tensor: TriValue, name: str) -> Any:
+def tensor_attribute(b: Language, tensor: TriValue, name: str) -> KernelValue:
     """Return ``tensor.name``: a property of its type, an attribute or a `Method`; raises `UnknownNameError`."""
     facts = {"shape": tuple(map(b.number_of, tensor.type.shape)), "dtype": tensor.type.dtype, "ndim": tensor.type.rank}
     if b.semantics == "numpy":

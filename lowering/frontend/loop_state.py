@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Unavailable
@@ -123,7 +123,7 @@ class LoopState:
             storages |= dict.fromkeys(leaf.origin.storage for leaf in merging.flat(value) if has_memory(leaf))
         return list(storages | dict.fromkeys(self.plan.storages))
 
-    def split(self, values: Sequence[TriValue]) -> tuple[dict[str, Any], list[TriValue]]:
+    def split(self, values: Sequence[TriValue]) -> tuple[dict[str, KernelValue], list[TriValue]]:
         """Return the values of the iter_args by name, and those of the memory."""
         remaining, names = iter(values), {}
         for name, first in self.names.items():

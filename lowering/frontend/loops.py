@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import (
     KernelError,
     KernelIndexError,
@@ -153,7 +153,7 @@ def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: 
 
 
 @handles(ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
-def visit_comprehension(context: FunctionContext, node: Any) -> Any:
+def visit_comprehension(context: FunctionContext, node: Any) -> KernelValue:
     """Return the list, set or dict of a comprehension over a compile-time sequence; its targets are local to it."""
     if isinstance(node, ast.DictComp):
         pair = ast.copy_location(ast.Tuple([node.key, node.value], ast.Load()), node)

@@ -15,7 +15,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.base.sizes import Size
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
@@ -47,7 +47,7 @@ COMPARE = {
 _ARITHMETIC = {function for _, function in [*BINARY.values(), *UNARY.values()]} - {operator.not_}
 
 
-def fold(function: Callable[..., Any], *operands: Any) -> Any:
+def fold(function: Callable[..., Any], *operands: KernelValue) -> KernelValue:
     """Return Python's own result on compile-time values; raises what Python raises as a `KernelValueError`."""
     if function is operator.pow and all(isinstance(x, int) for x in operands) and abs(operands[1]) > 4096:
         raise KernelValueError(f"{operands[0]} ** {operands[1]} is too large to compute at compile time")
@@ -62,13 +62,13 @@ def fold(function: Callable[..., Any], *operands: Any) -> Any:
 
 
 @handles(ast.BinOp)
-def visit_bin_op(context: FunctionContext, node: ast.BinOp) -> Any:
+def visit_bin_op(context: FunctionContext, node: ast.BinOp) -> KernelValue:
     left, right = visit(context, node.left), visit(context, node.right)
     # The right operand may have written the left one's memory, or changed a list.
     return binary(context.b, node.op, current(context.b.tri, latest(context.scope, left)), right)
 
 
-def binary(b: Language, sign: ast.operator, left: Any, right: Any) -> Any:
+def binary(b: Language, sign: ast.operator, left: KernelValue, right: KernelValue) -> KernelValue:
     """Return ``left sign right``, folded where both are known at compile time."""
     name, function = BINARY[type(sign)]
     if not isinstance(left, TriValue) and not isinstance(right, TriValue):
@@ -90,12 +90,12 @@ def _arrays_of_lists(b: Language, *operands: Any) -> list[Any]:
     return [array_of_list(b, x) if is_numpys else x for x in operands]
 
 
-def array_of_list(b: Language, value: Any) -> Any:
+def array_of_list(b: Language, value: KernelValue) -> KernelValue:
     """Return the array that NumPy makes of a tuple or list; any other value as it is."""
     return spellings.SPELLINGS["numpy.asarray"].call(b, value) if isinstance(value, (tuple, list)) else value
 
 
-def is_weak(value: Any) -> bool:
+def is_weak(value: object) -> bool:
     """Return whether a value is a Python number, of compile time or run time."""
     return not isinstance(value, TriValue) or value.weak
 
@@ -172,7 +172,7 @@ def _numpy_power(b: Language, left: TriValue, right: Any) -> Any:
 
 
 @handles(ast.UnaryOp)
-def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> Any:
+def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> KernelValue:
     evaluate = condition if isinstance(node.op, ast.Not) and isinstance(node.operand, ast.BoolOp) else visit
     operand = evaluate(context, node.operand)
     name, function = UNARY[type(node.op)]
@@ -190,7 +190,7 @@ def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> Any:
 
 
 @handles(ast.Compare)
-def visit_compare(context: FunctionContext, node: ast.Compare) -> Any:
+def visit_compare(context: FunctionContext, node: ast.Compare) -> KernelValue:
     left = visit(context, node.left)
     result: Any = True
     for sign, comparator in zip(node.ops, node.comparators, strict=True):
@@ -324,7 +324,7 @@ def _decided_by_bounds(b: Language, name: str, left: Any, right: Any) -> bool | 
     return answers[name]
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> bool:
     """Return whether a value is a Python int, compile-time or run-time."""
     if isinstance(value, TriValue):
         return value.weak and value.type.dtype.is_integer
@@ -338,7 +338,7 @@ def condition(context: FunctionContext, test: ast.expr) -> bool | TriValue:
     return predicate_at(context, visit(context, test), test)
 
 
-def predicate_at(context: FunctionContext, value: Any, node: ast.expr) -> bool | TriValue:
+def predicate_at(context: FunctionContext, value: KernelValue, node: ast.expr) -> bool | TriValue:
     """Return the truth value of a node's value; errors get the node's span."""
     try:
         return predicate_of(context.b, value)
@@ -346,7 +346,7 @@ def predicate_at(context: FunctionContext, value: Any, node: ast.expr) -> bool |
         raise error.at(context.span(node)) from None
 
 
-def predicate_of(b: Language, value: Any) -> bool | TriValue:
+def predicate_of(b: Language, value: KernelValue) -> bool | TriValue:
     """Return the truth value of a value; raises `KernelTypeError` for arrays of several elements."""
     if not isinstance(value, TriValue):
         return bool(value)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype, is_torch_device
 from mlirtri.dialect.base.sizes import Size
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings.registry import qualified_name
 from mlirtri.errors import KernelError, KernelTypeError, KernelUnboundError, UnknownNameError, did_you_mean
 from mlirtri.lowering.core.interface import Capture, Origin, parts_of
@@ -60,10 +60,10 @@ class Element:
     array: TriValue
     index: tuple[Any, ...]
 
-    def read(self) -> Any:
+    def read(self) -> KernelValue:
         return element(self.b, current(self.b.tri, self.array), self.index)
 
-    def write(self, value: Any) -> None:
+    def write(self, value: KernelValue) -> None:
         write(self.b, current(self.b.tri, self.array), self.index, value)
 
 
@@ -85,7 +85,7 @@ class Scope:
         self.references: frozenset[str] = frozenset()
         """Of a macro: the parameters that stand for the caller's variables and elements."""
 
-    def read(self, name: str, b: Language) -> Any:
+    def read(self, name: str, b: Language) -> KernelValue:
         """Return the current value of a name; raises `UnknownNameError`, with similar names."""
         if name in self.locals:
             value = self.locals[name]
@@ -125,7 +125,7 @@ class Scope:
             raise KernelUnboundError(message, help="assign it on every path")
         return value.value
 
-    def capture(self, name: str, value: Any, read: Callable[[], Any], origin: Origin) -> Any:
+    def capture(self, name: str, value: KernelValue, read: Callable[[], KernelValue], origin: Origin) -> KernelValue:
         """Record a value from outside the kernel; raises `KernelTypeError` if a kernel cannot hold it."""
         if not isinstance(value, ModuleType | Size):
             check_constant(value, f"the captured value {name!r}")
@@ -148,7 +148,7 @@ class Scope:
             yield namespace[name], lambda: namespace[name], "global"
 
 
-def latest(scope: Scope, value: Any) -> Any:
+def latest(scope: Scope, value: KernelValue) -> KernelValue:
     """Return a list or dict with the elements that it has now, if a name holds it; any other value as it is."""
     if not isinstance(value, (List, Dict)):
         return value
@@ -156,7 +156,7 @@ def latest(scope: Scope, value: Any) -> Any:
     return next((part for part in held if part.identity is value.identity), value)
 
 
-def check_constant(value: Any, label: str) -> None:
+def check_constant(value: KernelValue, label: str) -> None:
     """Raise `KernelTypeError` for a value that cannot be a compile-time constant of a kernel; `label` names it."""
     if value is np.s_ or value is np.index_exp:
         return

@@ -11,7 +11,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
 from mlirtri.lowering.frontend.calls import RUN_TIME_BUILTINS
@@ -150,13 +150,13 @@ def visit_ann_assign(context: FunctionContext, node: ast.AnnAssign) -> None:
 
 
 @handles(ast.NamedExpr)
-def visit_named_expr(context: FunctionContext, node: ast.NamedExpr) -> Any:
+def visit_named_expr(context: FunctionContext, node: ast.NamedExpr) -> KernelValue:
     value = with_memory(visit(context, node.value))
     assign(context, node.target, value)
     return value
 
 
-def assign(context: FunctionContext, target: ast.expr, value: Any) -> None:
+def assign(context: FunctionContext, target: ast.expr, value: KernelValue) -> None:
     """Bind a name, write into an array, or unpack into several of these."""
     span = context.span(target)
     if isinstance(target, ast.Name):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.frontend.branches import emit_if
@@ -68,7 +68,7 @@ def enter(context: FunctionContext, grid: Grid, node: ast.With) -> None:
         b.in_tile_kernel = False
 
 
-def tile_call(context: FunctionContext, name: str, node: ast.Call) -> Any:
+def tile_call(context: FunctionContext, name: str, node: ast.Call) -> KernelValue:
     """Return the value of a call of `mlirtri.tile`; most write into a tile and have none."""
     if name not in ANYWHERE and not context.b.in_tile_kernel:
         raise _outside(context, node.func)
@@ -121,7 +121,7 @@ def _check_tiles(node: ast.Call, arguments: dict[str, Any]) -> None:
             raise KernelTypeError(f"{ast.unparse(node.func)} takes a tile as {parameter}, got {describe(value)}")
 
 
-def visit_operand(context: FunctionContext, node: ast.expr) -> Any:
+def visit_operand(context: FunctionContext, node: ast.expr) -> KernelValue:
     """Return the region that a keyword argument names, or another value."""
     is_region = isinstance(node, ast.Subscript | ast.Name)
     return visit_region(context, node) if is_region else visit(context, node)
@@ -167,7 +167,11 @@ def _atomic(context: FunctionContext, name: str, node: ast.Call) -> None:
 
 
 def write_guarded(
-    context: FunctionContext, array: TriValue, index: tuple[Any, ...], update: Callable[..., None], node: ast.AST
+    context: FunctionContext,
+    array: TriValue,
+    index: tuple[KernelValue, ...],
+    update: Callable[..., None],
+    node: ast.AST,
 ) -> None:
     """Call `update` with the index, under the condition that it is inside where that is not known."""
     guard = guarded(context.b, array, index)

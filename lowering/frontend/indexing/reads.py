@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.indexing.slices import read, steps_of, subset_of
 from mlirtri.lowering.frontend.semantics.arrays import masked
@@ -29,7 +29,7 @@ class _Inside(TriValue):
     """An array of indices of elements that exist."""
 
 
-def subscript(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue:
+def subscript(b: Language, tensor: TriValue, index: tuple[KernelValue, ...]) -> TriValue:
     """Return ``tensor[index]``, which shares the tensor's memory if all parts are basic."""
     parts = expanded(b, tensor, index)
     if any(is_array(part) for part in parts):
@@ -44,7 +44,7 @@ def subscript(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue
     return replace(result, origin=replace(view, version=tensor.origin.version))
 
 
-def element(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> TriValue:
+def element(b: Language, tensor: TriValue, index: tuple[KernelValue, ...]) -> TriValue:
     """Return ``tensor[index]`` as an expression: one element of a NumPy array, without ``...``, is a scalar.
 
     So is one of a torch tensor in a tile kernel, as in TileLang: ``old = m[i]`` stays what it is.
@@ -66,7 +66,7 @@ def rows(b: Language, tensor: TriValue) -> list[TriValue]:
     return [element(b, tensor, (index,)) for index in range(size)]
 
 
-def expanded(b: Language, tensor: TriValue, index: tuple[Any, ...]) -> list[Any]:
+def expanded(b: Language, tensor: TriValue, index: tuple[KernelValue, ...]) -> list[KernelValue]:
     """Return an index with one part for each axis, and None for each new one."""
     index = tuple(_as_array(b, part) for part in index)
     if sum(1 for part in index if part is ...) > 1:
@@ -115,7 +115,7 @@ def _indices_of_step(b: Language, part: Any, size: int | Size) -> Any:
     return _Inside(positions.value, positions.type)
 
 
-def is_array(part: Any) -> bool:
+def is_array(part: object) -> bool:
     """Return whether a part of an index is an integer array or a mask."""
     return isinstance(part, TriValue) and (part.type.rank > 0 or part.type.dtype.is_bool)
 
@@ -135,7 +135,7 @@ def _gathered(b: Language, tensor: TriValue, parts: list[Any]) -> TriValue:
     return b.transpose(b.tri.gather(base, *arrays), tuple(back))
 
 
-def arranged(b: Language, tensor: TriValue, parts: list[Any]) -> tuple[TriValue, list[TriValue], list[int]]:
+def arranged(b: Language, tensor: TriValue, parts: list[KernelValue]) -> tuple[TriValue, list[TriValue], list[int]]:
     """Return the operands of `tri.gather`: the array with the indexed axes first, the indices, and a permutation.
 
     The permutation moves the axes of the gathered elements to NumPy's positions.
@@ -171,7 +171,7 @@ def _indices(b: Language, parts: list[Any], sizes: list[int | Size]) -> list[Tri
     return [b.broadcast_to(array, shape) for array in arrays]
 
 
-def mask_of(parts: list[Any]) -> TriValue | None:
+def mask_of(parts: list[KernelValue]) -> TriValue | None:
     """Return the mask of an index that is a mask over the leading axes alone, else None."""
     first, *others = parts or [None]
     return first if _is_mask(first) and all(part == slice(None) for part in others) else None
@@ -201,7 +201,7 @@ class MaskedAxes:
         return (*range(1, self.first + 1), 0, *range(self.first + 1, rank))
 
 
-def masked_axes(parts: list[Any]) -> MaskedAxes | None:
+def masked_axes(parts: list[KernelValue]) -> MaskedAxes | None:
     """Return the index as `MaskedAxes` if it has one mask and no other array, else None."""
     arrays = [position for position, part in enumerate(parts) if is_array(part)]
     if len(arrays) != 1 or not _is_mask(parts[arrays[0]]) or not parts[arrays[0]].type.rank:

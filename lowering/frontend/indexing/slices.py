@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelIndexError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.index_checks import checked_index, counts_from_the_end
@@ -49,7 +49,7 @@ class Subset:
         self.strides.append(stride)
 
 
-def subset_of(b: Language, tensor: TriValue, parts: Sequence[Any]) -> Subset:
+def subset_of(b: Language, tensor: TriValue, parts: Sequence[KernelValue]) -> Subset:
     """Return the elements that integers, slices and None select; raises `KernelIndexError` or `KernelTypeError`."""
     subset = Subset()
     for part in parts:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.indexing.reads import (
     MaskedAxes,
@@ -27,7 +27,7 @@ from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, c
 from mlirtri.lowering.frontend.semantics.storage import ViewStep, has_memory
 
 
-def write(b: Language, tensor: TriValue, index: tuple[Any, ...], value: Any) -> None:
+def write(b: Language, tensor: TriValue, index: tuple[KernelValue, ...], value: KernelValue) -> None:
     """Write ``tensor[index] = value`` into the tensor's memory; raises `KernelTypeError`."""
     if not has_memory(tensor):
         help = "only arrays have elements to assign"

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TensorLike, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.dialect.promotion.dtype_rules import Operand
 from mlirtri.lowering.frontend.semantics.axes import axis_of, integer, integers
@@ -24,7 +24,7 @@ FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
 
 
 @language
-def cut(b: Language, x: Any, axis: int, part: slice) -> TriValue:
+def cut(b: Language, x: TensorLike, axis: int, part: slice) -> TriValue:
     """Return ``x[…, part, …]``, a slice of one axis; run-time bounds must lie within the axis."""
     x = b.tensor(x)
     if x.type.is_static and not any(map(is_dynamic, (part.start, part.stop))):
@@ -52,13 +52,13 @@ def _bound(bound: int | Size | None, size: int | Size, default: int | Size) -> A
 
 
 @language
-def number_of(b: Language, size: int | Size | TriValue) -> Any:
+def number_of(b: Language, size: int | Size | TriValue) -> KernelValue:
     """Return a size as an operand: an int, or a run-time integer."""
     return b.indices.tensor_of(size) if isinstance(size, Size) else size
 
 
 @language
-def size_from(b: Language, number: Any) -> int | Size:
+def size_from(b: Language, number: int | TriValue) -> int | Size:
     """Return an integer, known or run-time, as a size; 0 for a negative one."""
     return b.indices.maximum(b.indices.size_of(number), Size.of(0)).simplified()
 
@@ -69,7 +69,7 @@ def smaller_size(b: Language, x: int | Size, y: int | Size) -> int | Size:
 
 
 @language
-def roll(b: Language, x: Any, shift: Any, axis: int) -> TriValue:
+def roll(b: Language, x: TensorLike, shift: int | TriValue, axis: int) -> TriValue:
     """Return `x` rotated along an axis: elements shifted past the end reappear at the front."""
     x = b.tensor(x)
     size = x.type.shape[axis]
@@ -87,7 +87,7 @@ def roll(b: Language, x: Any, shift: Any, axis: int) -> TriValue:
 
 
 @language
-def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | float | bool) -> TriValue:
+def pad(b: Language, x: TensorLike, widths: Sequence[tuple[int, int]], value: int | float | bool) -> TriValue:
     """Return `x` padded before and after each axis with a constant."""
     x = b.tensor(x)
     low, high = (integers(tuple(side), "a width") for side in zip(*widths, strict=True)) if widths else ((), ())
@@ -97,7 +97,7 @@ def pad(b: Language, x: Any, widths: Sequence[tuple[int, int]], value: int | flo
 
 
 @language
-def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int, ...], dtype: Any) -> TriValue:
+def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int, ...], dtype: object) -> TriValue:
     """Return a tensor of constants given in row-major order."""
     dtype = as_dtype(dtype)
     values = tuple(dtype.python(value) for value in values)
@@ -112,7 +112,7 @@ def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int,
 
 
 @language
-def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> TriValue:
+def scan(b: Language, x: TensorLike, kind: str, axis: int, dtype: object = None) -> TriValue:
     """Return the inclusive scan (sum, product, maximum or minimum) along an axis, in the dtypes of the reduction.
 
     fp16 and bf16 are accumulated in fp32: their error would grow with the length.
@@ -125,20 +125,20 @@ def scan(b: Language, x: Any, kind: str, axis: Any, dtype: Any = None) -> TriVal
 
 
 @language
-def bitcast(b: Language, x: Any, dtype: Any) -> TriValue:
+def bitcast(b: Language, x: TensorLike, dtype: object) -> TriValue:
     """Return the numbers of another dtype of the same width that have the bits of `x`."""
     x, dtype = b.tensor(x), as_dtype(dtype)
     return x if x.type.dtype == dtype else b.tri.emit("bitcast", x, dtype=dtype.name)
 
 
 @language
-def sort(b: Language, x: Any, axis: Any) -> TriValue:
+def sort(b: Language, x: TensorLike, axis: int) -> TriValue:
     x = b.tensor(x)
     return b.tri.sort(x, axis=axis_of(axis, x.type.rank))
 
 
 @language
-def argsort(b: Language, x: Any, axis: Any) -> TriValue:
+def argsort(b: Language, x: TensorLike, axis: int) -> TriValue:
     """Return the indices that sort an axis: stable, NaN last."""
     x = b.tensor(x)
     return b.tri.argsort(x, axis=axis_of(axis, x.type.rank))
@@ -151,27 +151,27 @@ def _in_common_dtype(b: Language, *operands: Any) -> list[TriValue]:
 
 
 @language
-def searchsorted(b: Language, x: Any, values: Any, right: bool) -> TriValue:
+def searchsorted(b: Language, x: TensorLike, values: TensorLike, right: bool) -> TriValue:
     x, values = _in_common_dtype(b, x, values)
     return b.tri.searchsorted(x, values, right=bool(right))
 
 
 @language
-def bins(b: Language, x: Any, edges: Any) -> TriValue:
+def bins(b: Language, x: TensorLike, edges: TensorLike) -> TriValue:
     """Return the index of the equal-width bin that holds each element; the number of bins for elements outside."""
     x, edges = _in_common_dtype(b, x, edges)
     return b.tri.bins(x, edges)
 
 
 @language
-def add_at(b: Language, x: Any, positions: Any, values: Any) -> TriValue:
+def add_at(b: Language, x: TensorLike, positions: TensorLike, values: TensorLike) -> TriValue:
     """Return `x` of rank 1 with `values` added at `positions`; positions out of range are ignored."""
     x = b.tensor(x)
     return b.tri.add_at(x, b.tensor(positions, INT64), b.tensor(values, x.type.dtype))
 
 
 @language
-def correlate(b: Language, x: Any, y: Any) -> TriValue:
+def correlate(b: Language, x: TensorLike, y: TensorLike) -> TriValue:
     """Return the dot products of `y` with every window of `x` of the same length."""
     plan = promotion.result_dtypes(b.semantics, "dot", [b.operand(x), b.operand(y)])
     x, y = (b.tensor(operand, dtype) for operand, dtype in zip((x, y), plan.compute, strict=True))
@@ -179,7 +179,7 @@ def correlate(b: Language, x: Any, y: Any) -> TriValue:
 
 
 @language
-def pick(b: Language, x: Any, *positions: Any) -> TriValue:
+def pick(b: Language, x: TensorLike, *positions: TensorLike) -> TriValue:
     """Return the elements of `x` at integer `positions`, one array per leading axis, all of one shape."""
     return b.tri.gather(b.tensor(x), *(b.tensor(index, INT64) for index in positions))
 

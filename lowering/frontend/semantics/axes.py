@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.base.sizes import Size
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.semantics.builder import describe
 
+AxesLike: TypeAlias = "int | Sequence[int] | None"
+"""One axis, several, or None for all."""
+SizeLike: TypeAlias = int | Size | TriValue
+"""A size, known at compile time or at run time."""
+ShapeLike: TypeAlias = "SizeLike | Sequence[SizeLike]"
+"""The sizes of a tensor; one size alone is that of a vector."""
 _AT_COMPILE_TIME = "pass it as a Python int argument of the kernel, or annotate the size that it is with int"
 
 
-def is_index(value: Any) -> bool:
+def is_index(value: object) -> bool:
     """Return whether a value is an integer, known at compile time or at run time."""
     if isinstance(value, TriValue):
         return not value.type.rank and value.type.dtype.is_integer
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def integer(x: Any, label: str) -> int:
+def integer(x: KernelValue, label: str) -> int:
     """Return a compile-time int; raises `KernelTypeError` for bools and tensors."""
     if isinstance(x, bool) or not hasattr(type(x), "__index__"):
         raise KernelTypeError(
@@ -28,14 +36,14 @@ def integer(x: Any, label: str) -> int:
     return int(x)
 
 
-def integers(x: Any, label: str) -> tuple[int, ...]:
+def integers(x: object, label: str) -> tuple[int, ...]:
     """Return a compile-time int, or a tuple or list of them, as a tuple."""
     if isinstance(x, (tuple, list)):
         return tuple(integer(item, label) for item in x)
     return (integer(x, label),)
 
 
-def axis_of(axis: Any, rank: int, label: str = "axis") -> int:
+def axis_of(axis: object, rank: int, label: str = "axis") -> int:
     """Return an axis of a tensor of `rank` as a non-negative int; raises `KernelValueError`."""
     axis = integer(axis, label)
     if not -rank <= axis < rank:
@@ -43,7 +51,7 @@ def axis_of(axis: Any, rank: int, label: str = "axis") -> int:
     return axis % rank
 
 
-def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
+def axes_of(axis: object, rank: int) -> tuple[int, ...]:
     """Return axes, sorted and non-negative; None means all of them."""
     if axis is None:
         return tuple(range(rank))

@@ -18,7 +18,7 @@ from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.sizes import UNKNOWN, Size, Symbol
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import TriBuilder, TriValue
+from mlirtri.dialect.builder import KernelValue, TriBuilder, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.dialect.promotion.dtype_rules import Operand
 from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError, Span
@@ -102,14 +102,14 @@ class Language:
             raise AttributeError(f"the language has no function {name!r}")
         return partial(self.elementwise, name)
 
-    def type_of(self, value: Any) -> TensorType | None:
+    def type_of(self, value: KernelValue) -> TensorType | None:
         return value.type if isinstance(value, TriValue) else None
 
-    def weak_kind(self, value: Any) -> str | None:
+    def weak_kind(self, value: KernelValue) -> str | None:
         """Return ``bool``, ``int``, ``float`` or ``complex`` for a Python scalar, known or run-time; else None."""
         return self.operand(value).weak if isinstance(value, (TriValue, *NUMBERS)) else None
 
-    def python_scalar(self, value: Any) -> Any:
+    def python_scalar(self, value: KernelValue) -> KernelValue:
         """Return a rank-0 float or complex tensor as the weak number of `float(x)`; Python scalars unchanged."""
         if not isinstance(value, TriValue) or value.weak:
             return value
@@ -121,7 +121,7 @@ class Language:
     def fail(self, message: str, help: str | None = None) -> NoReturn:  # noqa: A002 - the word printed before it
         raise KernelTypeError(message, help=help)
 
-    def operand(self, x: Any) -> Operand:
+    def operand(self, x: KernelValue) -> Operand:
         if isinstance(x, TriValue):
             return Operand(None, kind_of(x), 0) if x.weak else Operand(x.type.dtype, None, x.type.rank)
         if isinstance(x, NUMBERS):
@@ -131,7 +131,7 @@ class Language:
             help = f"a parameter that is a number at run time is annotated: parameter: mlirtri.{x}"
         raise KernelTypeError(f"expected a tensor or a number, got {describe(x)}", help=help)
 
-    def tensor(self, x: Any, dtype: DType | None = None) -> TriValue:
+    def tensor(self, x: KernelValue, dtype: DType | None = None) -> TriValue:
         """Return x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""
         if not isinstance(x, TriValue):
             number = self._literal(x, dtype)
@@ -146,7 +146,7 @@ class Language:
         self.operand(x)  # refuses what is no number
         return _literal(x, dtype)
 
-    def check_fits(self, number: Any, dtype: DType) -> None:
+    def check_fits(self, number: KernelValue, dtype: DType) -> None:
         """Refuse a Python int that the library does not convert to an integer dtype; torch negates unsigned ones."""
         if not dtype.is_integer or dtype.holds(int(number)):
             return
@@ -160,7 +160,7 @@ class Language:
         """Return the dtype of a tensor that is created from a Python number."""
         return promotion.default_dtype(self.semantics, type(x).__name__)
 
-    def elementwise(self, name: str, *operands: Any, **attributes: Any) -> Any:
+    def elementwise(self, name: str, *operands: KernelValue, **attributes: KernelValue) -> KernelValue:
         """Cast the operands, emit the operation and cast the result by the promotion rules of the semantics."""
         if name in _COMPARISONS and self.semantics == "numpy":
             operands = _infinite_beyond_64_bits(operands)
@@ -190,7 +190,7 @@ class Language:
         is_tensor = isinstance(second, TriValue) and not second.weak and second.type.rank == 0
         return is_tensor and second.type.dtype.is_float and not second.type.dtype.is_half
 
-    def rounds_quotients(self, divisor: Any, dtype: DType) -> bool:
+    def rounds_quotients(self, divisor: object, dtype: DType) -> bool:
         """Return whether the library rounds a quotient to `dtype`, a half, before it makes it whole.
 
         torch does, unless the divisor is a number or has one element.
@@ -255,11 +255,11 @@ class Language:
         self.memory.put(status, self.tri.logical_or(status.value, wrong))
         self.raises += [status] * (is_raise and status not in self.raises)
 
-    def require_inside(self, indices: Any, size: Any, wraps: bool = True) -> None:
+    def require_inside(self, indices: KernelValue, size: KernelValue, wraps: bool = True) -> None:
         """Raise `IndexError` after the call if an index of an axis is outside; `wraps` says that -1 is the last one."""
         check_indices(self, self.tensor(indices, DTYPES["int64"]), size, wraps)
 
-    def is_own_device(self, value: Any) -> bool:
+    def is_own_device(self, value: object) -> bool:
         """Return whether a value names the device that the next operation runs on."""
         return self.tri.placement is not None and self.tri.placement.is_current(value)
 
@@ -346,7 +346,7 @@ def _literal(x: bool | int | float | complex, dtype: DType | None) -> bool | int
     return int(x)
 
 
-def describe(x: Any) -> str:
+def describe(x: KernelValue) -> str:
     """Return a value as error messages print it: type and value of Python objects, type of tensors."""
     if isinstance(x, TriValue):
         return f"a tensor {x.type}"
@@ -371,5 +371,5 @@ def _listed(shown: list[str]) -> str:
     return ", ".join([*shown[:4], *["…"] * (len(shown) > 4)]) or "nothing"
 
 
-def dtype_or_none(dtype: Any) -> DType | None:
+def dtype_or_none(dtype: object) -> DType | None:
     return None if dtype is None else as_dtype(dtype)

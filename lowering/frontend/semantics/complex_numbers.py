@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import pi
 from typing import Any
 
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TensorLike, TriValue
 from mlirtri.dialect.promotion.dtype_rules import common_dtype
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.semantics.builder import Language, language
@@ -16,13 +16,13 @@ LARGEST_POWER = 100
 
 
 @language
-def real(b: Language, x: Any) -> Any:
+def real(b: Language, x: TensorLike) -> KernelValue:
     """Return the real part; a real number itself."""
     return _weak_as(x, b.tri.real(_own(b, x))) if _is_complex(b, x) else x
 
 
 @language
-def imag(b: Language, x: Any) -> Any:
+def imag(b: Language, x: TensorLike) -> KernelValue:
     """Return the imaginary part; of a real array NumPy returns zeros, torch refuses."""
     if _is_complex(b, x):
         return _weak_as(x, b.tri.imag(_own(b, x)))
@@ -33,13 +33,13 @@ def imag(b: Language, x: Any) -> Any:
 
 
 @language
-def conj(b: Language, x: Any) -> Any:
+def conj(b: Language, x: TensorLike) -> KernelValue:
     """Return the conjugate; a real number itself."""
     return _weak_as(x, b.tri.conj(_own(b, x))) if _is_complex(b, x) else x
 
 
 @language
-def angle(b: Language, x: Any) -> Any:
+def angle(b: Language, x: TensorLike) -> KernelValue:
     """Return the argument (phase) in radians; 0 or pi for a real number."""
     if _is_complex(b, x):
         return b.atan2(b.imag(x), b.real(x))
@@ -50,7 +50,7 @@ def angle(b: Language, x: Any) -> Any:
 
 
 @language
-def complex(b: Language, real: Any, imaginary: Any) -> TriValue:
+def complex(b: Language, real: TensorLike, imaginary: TensorLike) -> TriValue:
     """Return a complex number of two real ones, cast to a common dtype, fp32 or fp64."""
     operands = [b.operand(part) for part in (real, imaginary)]
     if any(operand.own.is_complex for operand in operands):
@@ -72,7 +72,7 @@ def integer_power(b: Language, base: TriValue, exponent: int) -> TriValue:
     return b.tri.reciprocal(result) if exponent < 0 else result
 
 
-def known_exponent(y: Any) -> int | None:
+def known_exponent(y: TensorLike) -> int | None:
     """Return a Python number as a small integer exponent, or None where it is not one."""
     if isinstance(y, TriValue) or y != y or getattr(y, "imag", 0) or abs(y) >= LARGEST_POWER:
         return None

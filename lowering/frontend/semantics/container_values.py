@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from mlirtri.dialect.builder import KernelValue
 from mlirtri.lowering.core.interface import like, parts_of
 
 
@@ -26,7 +27,7 @@ class List(list):
 
     identity: Identity
 
-    def with_parts(self, parts: Iterable[Any]) -> List:
+    def with_parts(self, parts: Iterable[KernelValue]) -> List:
         """Return this list with other elements."""
         return _with_identity(List(parts), self.identity)
 
@@ -36,11 +37,11 @@ class Dict(dict):
 
     identity: Identity
 
-    def with_parts(self, parts: Iterable[Any]) -> Dict:
+    def with_parts(self, parts: Iterable[KernelValue]) -> Dict:
         """Return this dict with other elements for its keys."""
         return self.with_items(zip(self, parts, strict=True))
 
-    def with_items(self, items: Any) -> Dict:
+    def with_items(self, items: KernelValue) -> Dict:
         """Return this dict with other keys and elements."""
         return _with_identity(Dict(items), self.identity)
 
@@ -52,13 +53,13 @@ class View(tuple):
     name: str
 
     @classmethod
-    def of(cls, owner: Any, name: str) -> View:
+    def of(cls, owner: KernelValue, name: str) -> View:
         """Return the view of a dict by the name of its method."""
         view = cls(getattr(owner, name)())
         view.owner, view.name = owner, name
         return view
 
-    def with_parts(self, parts: Iterable[Any]) -> View:
+    def with_parts(self, parts: Iterable[KernelValue]) -> View:
         """Return this view with other elements."""
         view = View(parts)
         view.owner, view.name = self.owner, self.name
@@ -70,12 +71,12 @@ def _with_identity(container: Any, identity: Identity) -> Any:
     return container
 
 
-def is_container(value: Any) -> bool:
+def is_container(value: object) -> bool:
     """Return whether a value has elements that a kernel knows: a tuple, a list or a dict."""
     return isinstance(value, (tuple, list, dict))
 
 
-def owning(value: Any, parts: Iterable[Any], fixed: str | None = None) -> Any:
+def owning(value: KernelValue, parts: Iterable[KernelValue], fixed: str | None = None) -> KernelValue:
     """Return a tuple, list or dict with these elements; a list or dict that has no identity gets one."""
     if not isinstance(value, (list, dict)) or hasattr(value, "identity"):
         return like(value, parts)
@@ -83,7 +84,7 @@ def owning(value: Any, parts: Iterable[Any], fixed: str | None = None) -> Any:
     return _with_identity(made, Identity(fixed))
 
 
-def from_outside(value: Any, reason: str) -> Any:
+def from_outside(value: KernelValue, reason: str) -> KernelValue:
     """Return a value of the caller's or of the file, whose lists and dicts do not change, for this reason."""
     if not is_container(value) or isinstance(value, (List, Dict)):
         return value
@@ -92,7 +93,7 @@ def from_outside(value: Any, reason: str) -> Any:
     return value if is_same else owning(value, parts, reason)
 
 
-def plain(value: Any) -> Any:
+def plain(value: KernelValue) -> KernelValue:
     """Return a value with Python's own lists and dicts, as the caller gets them."""
     if not is_container(value):
         return value
@@ -104,7 +105,7 @@ def plain(value: Any) -> Any:
     return dict(zip(value, parts, strict=True)) if isinstance(value, Dict) else like(value, parts)
 
 
-def containers(value: Any) -> Iterator[List | Dict]:
+def containers(value: KernelValue) -> Iterator[List | Dict]:
     """Yield each list and dict of a value that has an identity, outer ones first."""
     if is_container(value):
         if isinstance(value, (List, Dict)):
@@ -113,12 +114,12 @@ def containers(value: Any) -> Iterator[List | Dict]:
             yield from containers(part)
 
 
-def identities(value: Any) -> Iterator[Identity]:
+def identities(value: KernelValue) -> Iterator[Identity]:
     """Yield the identity of each list and dict of a value, outer ones first."""
     return (part.identity for part in containers(value))
 
 
-def replaced(value: Any, changed: List | Dict) -> Any:
+def replaced(value: KernelValue, changed: List | Dict) -> KernelValue:
     """Return a value with the elements that the list or dict of an identity has now; itself if it does not hold it."""
     if not is_container(value):
         return value
@@ -132,7 +133,7 @@ def replaced(value: Any, changed: List | Dict) -> Any:
     return like(value, parts)
 
 
-def renewed(value: Any, fixed: str | None) -> Any:
+def renewed(value: KernelValue, fixed: str | None) -> KernelValue:
     """Return a value whose lists and dicts have new identities: which they are depends on what ran."""
     if not is_container(value):
         return value
@@ -142,7 +143,7 @@ def renewed(value: Any, fixed: str | None) -> Any:
     return _with_identity(value.with_parts(parts), Identity(fixed))
 
 
-def alike(x: Any, y: Any) -> bool:
+def alike(x: KernelValue, y: KernelValue) -> bool:
     """Return whether two values have the same structure: the same classes, lengths and keys."""
     if not is_container(x) or not is_container(y):
         return is_container(x) == is_container(y)

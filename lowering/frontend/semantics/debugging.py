@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError, UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import PrintLog, PrintSite
 from mlirtri.lowering.frontend.semantics.storage import Storage, View, ViewStep
@@ -33,7 +33,7 @@ class DevicePrints:
     count: Storage | None = None
     sites: list[PrintSite] = field(default_factory=list)
 
-    def add(self, b: Any, arguments: Sequence[Any]) -> None:
+    def add(self, b: Any, arguments: Sequence[KernelValue]) -> None:
         """Emit one print statement; raises `KernelTypeError` for values that do not fit into a row."""
         if self.log is None:
             with ir.InsertionPoint.at_block_begin(b.entry):
@@ -114,7 +114,7 @@ def is_breakpoint(operation: ir.Operation) -> bool:
     return operation.name == "func.call" and operation.attributes["callee"].value == BREAKPOINT
 
 
-def stop_in_debugger(b: Any, arguments: list[Any], keywords: dict[str, Any]) -> None:
+def stop_in_debugger(b: Any, arguments: list[KernelValue], keywords: dict[str, KernelValue]) -> None:
     """Emit a call that starts the debugger; raises `UnsupportedSyntaxError` in kernels that are not interpreted."""
     if arguments or keywords:
         raise KernelTypeError("breakpoint() takes no arguments in a kernel")

@@ -17,7 +17,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.promotion.plan import WEAK_DTYPES
 from mlirtri.lowering.core.interface import like, parts_of
 from mlirtri.lowering.frontend.semantics.builder import NUMBERS, Language, describe, kind_of
@@ -36,12 +36,12 @@ class MaybeBound(NamedTuple):
     """A bool, known or run-time."""
 
 
-def maybe_bound(value: Any) -> MaybeBound:
+def maybe_bound(value: KernelValue) -> MaybeBound:
     """Return the value of a name beside that of a path that may not have assigned it."""
     return value if isinstance(value, MaybeBound) else MaybeBound(value, True)
 
 
-def unbound(b: Language, value: Any) -> MaybeBound:
+def unbound(b: Language, value: KernelValue) -> MaybeBound:
     """Return an arbitrary value of the type of `value`, as of a name that is not assigned; raises `Differs`."""
     inner = maybe_bound(value).value
     return MaybeBound(rebuilt(inner, iter([_arbitrary(b, leaf) for leaf in flat(inner)])), False)
@@ -85,32 +85,32 @@ class Known:
     types: tuple[TensorType, ...] = ()
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     return isinstance(value, NUMBERS)
 
 
-def is_value(value: Any) -> bool:
+def is_value(value: object) -> bool:
     """Return whether a value can exist at run time: a tensor, a number, or a tuple, list or dict of these."""
     if is_container(value):
         return all(map(is_value, parts_of(value)))
     return isinstance(value, TriValue) or is_number(value)
 
 
-def is_carried(value: Any) -> bool:
+def is_carried(value: object) -> bool:
     """Return whether a value has parts that can exist at run time, all of it or some elements of a list or dict."""
     if isinstance(value, (list, dict)):
         return any(map(is_carried, parts_of(value)))
     return is_value(value)
 
 
-def is_same_view(x: Any, y: Any) -> TypeGuard[TriValue]:
+def is_same_view(x: KernelValue, y: KernelValue) -> TypeGuard[TriValue]:
     """Return whether two values are one view of one array, whose content may differ."""
     if not has_memory(x) or not has_memory(y):
         return False
     return x.origin.storage is y.origin.storage and x.origin.steps == y.origin.steps
 
 
-def common_leaf(x: Any, y: Any) -> Kind | Known:
+def common_leaf(x: KernelValue, y: KernelValue) -> Kind | Known:
     """Return the representation of an element after a branch: of one that is no value of run time, if it is the same.
 
     Raises `Differs`.
@@ -122,7 +122,7 @@ def common_leaf(x: Any, y: Any) -> Kind | Known:
     return common(kind(x), kind(y))
 
 
-def same(x: Any, y: Any) -> bool:
+def same(x: object, y: object) -> bool:
     """Return whether two values are known to be the same."""
     if is_container(x) and is_container(y):
         return alike(x, y) and all(map(same, parts_of(x), parts_of(y)))
@@ -136,7 +136,7 @@ def holders(names: Mapping[str, Any], identity: Identity) -> list[str]:
     return [name for name, value in names.items() if identity in identities(value)]
 
 
-def joined(merged: Any, x: Any, y: Any, is_shared: Callable[[Identity], bool]) -> Any:
+def joined(merged: KernelValue, x: KernelValue, y: KernelValue, is_shared: Callable[[Identity], bool]) -> KernelValue:
     """Return `merged`, whose lists and dicts may be either those of x or those of y; shared ones do not change then."""
     pairs = list(zip(identities(x), identities(y), strict=True))
     if all(first is second for first, second in pairs):
@@ -149,7 +149,7 @@ EITHER = "it may be the list or dict of another name, depending on what ran"
 """Why a list or dict that has another name on some path does not change."""
 
 
-def kind(value: Any) -> Kind:
+def kind(value: KernelValue) -> Kind:
     """Return the kind of a value; raises `Differs` for one that cannot exist at run time."""
     if is_number(value):
         return Kind(TensorType((), WEAK_DTYPES[type(value).__name__]), weak=True, is_array=False)
@@ -246,7 +246,7 @@ def described(x: Kind | Known) -> str:
     return f"a tensor {x.type}"
 
 
-def packed(b: Language, value: Any, target: Kind | Known, into: TriValue | None = None) -> list[TriValue]:
+def packed(b: Language, value: KernelValue, target: Kind | Known, into: TriValue | None = None) -> list[TriValue]:
     """Return a value as tensors of a kind; `into` is a buffer of its largest size that may be overwritten."""
     if isinstance(target, Known):
         return []
@@ -264,7 +264,7 @@ def packed(b: Language, value: Any, target: Kind | Known, into: TriValue | None 
     return [TriValue(result.value, target.type), *_counts(b, target, sizes)]
 
 
-def unpacked(b: Language, target: Kind | Known, values: Iterator[TriValue]) -> Any:
+def unpacked(b: Language, target: Kind | Known, values: Iterator[TriValue]) -> KernelValue:
     """Return the value of a kind from its tensors."""
     if isinstance(target, Known):
         return target.value
@@ -301,17 +301,17 @@ def _leading(sizes: Any) -> dict[str, Any]:
     return {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": ()}
 
 
-def flat(value: Any) -> list[Any]:
+def flat(value: KernelValue) -> list[KernelValue]:
     """Return the tensors and numbers of a value, in order."""
     return [leaf for part in parts_of(value) for leaf in flat(part)] if is_container(value) else [value]
 
 
-def aliases(value: Any, storage: Storage) -> bool:
+def aliases(value: object, storage: Storage) -> bool:
     """Return whether a leaf of a value is a view of this memory."""
     return any(has_memory(leaf) and leaf.origin.storage is storage for leaf in flat(value))
 
 
-def rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
+def rebuilt(value: KernelValue, leaves: Iterator[KernelValue]) -> KernelValue:
     """Return a value of the same structure with other leaves."""
     if is_container(value):
         return like(value, [rebuilt(part, leaves) for part in parts_of(value)])

@@ -15,7 +15,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import shown_shape
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.shapes import sizes_of
@@ -24,7 +24,9 @@ from mlirtri.lowering.frontend.semantics.storage import ViewStep, has_memory
 _MAX_RANK = 6
 
 
-def match_buffer(b: Language, memory: Any, shape: Any, dtype: Any = None, strides: Any = None) -> TriValue:
+def match_buffer(
+    b: Language, memory: KernelValue, shape: KernelValue, dtype: object = None, strides: Any = None
+) -> TriValue:
     """Return the array of this shape in the memory of a pointer; strides count elements, row-major without them."""
     if not has_memory(memory) or memory.type.rank != 1:
         raise KernelTypeError(

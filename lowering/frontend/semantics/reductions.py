@@ -8,10 +8,10 @@ from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import TensorLike, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.semantics.axes import axes_of, axis_of, integer, integers
+from mlirtri.lowering.frontend.semantics.axes import AxesLike, axes_of, axis_of, integer, integers
 from mlirtri.lowering.frontend.semantics.builder import Language, dtype_or_none, language
 from mlirtri.lowering.frontend.semantics.complex_numbers import integer_power, known_exponent
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import common_size, cut
@@ -19,7 +19,7 @@ from mlirtri.lowering.frontend.semantics.shapes import full, reshape
 
 
 @language
-def cast(b: Language, x: Any, dtype: Any) -> TriValue:
+def cast(b: Language, x: TensorLike, dtype: object) -> TriValue:
     """Return x cast to a dtype. Complex to real is refused here: `spellings.base.helpers.converted` does that."""
     dtype = as_dtype(dtype)
     if isinstance(x, TriValue) and x.type.dtype.is_complex and not (dtype.is_complex or dtype.is_bool):
@@ -28,7 +28,7 @@ def cast(b: Language, x: Any, dtype: Any) -> TriValue:
 
 
 @language
-def gelu(b: Language, x: Any, approximate: str = "none") -> TriValue:
+def gelu(b: Language, x: TensorLike, approximate: str = "none") -> TriValue:
     if approximate not in ("none", "tanh"):
         b.fail(f'gelu approximates by "none" or "tanh", not {approximate!r}')
     plan = promotion.result_dtypes(b.semantics, "gelu", [b.operand(x)])
@@ -37,12 +37,12 @@ def gelu(b: Language, x: Any, approximate: str = "none") -> TriValue:
 
 
 @language
-def softplus(b: Language, x: Any, beta: float = 1.0, threshold: float = 20.0) -> TriValue:
+def softplus(b: Language, x: TensorLike, beta: float = 1.0, threshold: float = 20.0) -> TriValue:
     return b.elementwise("softplus", x, beta=float(beta), threshold=float(threshold))
 
 
 @language
-def clip(b: Language, x: Any, low: Any, high: Any) -> TriValue:
+def clip(b: Language, x: TensorLike, low: TensorLike, high: TensorLike) -> TriValue:
     """Return minimum(maximum(x, low), high), in the common dtype of the given operands."""
     operands = [bound for bound in (x, low, high) if bound is not None]
     if len(operands) < 2:
@@ -58,7 +58,7 @@ def clip(b: Language, x: Any, low: Any, high: Any) -> TriValue:
 
 
 @language
-def sign(b: Language, x: Any) -> TriValue:
+def sign(b: Language, x: TensorLike) -> TriValue:
     """Return the sign; NumPy's sign of NaN is NaN, torch's is 0."""
     result = b.elementwise("sign", x)
     if b.semantics == "numpy" or not result.type.dtype.is_float:
@@ -67,7 +67,7 @@ def sign(b: Language, x: Any) -> TriValue:
 
 
 @language
-def power(b: Language, x: Any, y: Any) -> TriValue:
+def power(b: Language, x: TensorLike, y: TensorLike) -> TriValue:
     """Return x to the y; small constant exponents become squares, roots or reciprocals, as in the libraries."""
     result = promotion.result_dtypes(b.semantics, "power", [b.operand(x), b.operand(y)]).result
     if not isinstance(y, TriValue) and isinstance(x, TriValue):
@@ -124,22 +124,22 @@ for _name in ("sum", "prod", "max", "min", "mean", "any", "all"):
 
 
 @language
-def var(b: Language, x: Any, axis: Any = None, keepdims: bool = False, correction: int = 0) -> TriValue:
+def var(b: Language, x: TensorLike, axis: AxesLike = None, keepdims: bool = False, correction: int = 0) -> TriValue:
     return _reduced(b, "var", x, axis, keepdims, correction=integer(correction, "correction"))
 
 
 @language
-def std(b: Language, x: Any, axis: Any = None, keepdims: bool = False, correction: int = 0) -> TriValue:
+def std(b: Language, x: TensorLike, axis: AxesLike = None, keepdims: bool = False, correction: int = 0) -> TriValue:
     return _reduced(b, "std", x, axis, keepdims, correction=integer(correction, "correction"))
 
 
 @language
-def argmax(b: Language, x: Any, axis: Any = None, keepdims: bool = False) -> TriValue:
+def argmax(b: Language, x: TensorLike, axis: int | None = None, keepdims: bool = False) -> TriValue:
     return _reduced(b, "argmax", x, axis, keepdims)
 
 
 @language
-def argmin(b: Language, x: Any, axis: Any = None, keepdims: bool = False) -> TriValue:
+def argmin(b: Language, x: TensorLike, axis: int | None = None, keepdims: bool = False) -> TriValue:
     return _reduced(b, "argmin", x, axis, keepdims)
 
 
@@ -151,12 +151,12 @@ def _over_axis(b: Language, name: str, x: Any, axis: Any) -> TriValue:
 
 
 @language
-def softmax(b: Language, x: Any, axis: Any) -> TriValue:
+def softmax(b: Language, x: TensorLike, axis: int) -> TriValue:
     return _over_axis(b, "softmax", x, axis)
 
 
 @language
-def log_softmax(b: Language, x: Any, axis: Any) -> TriValue:
+def log_softmax(b: Language, x: TensorLike, axis: int) -> TriValue:
     return _over_axis(b, "log_softmax", x, axis)
 
 
@@ -172,7 +172,12 @@ def _normalized(b: Language, name: str, x: Any, count: Any, parameters: Sequence
 
 @language
 def layer_norm(
-    b: Language, x: Any, normalized_axes: int = 1, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    b: Language,
+    x: TensorLike,
+    normalized_axes: int = 1,
+    weight: TensorLike | None = None,
+    bias: TensorLike | None = None,
+    eps: float = 1e-5,
 ) -> TriValue:
     if weight is None and bias is not None:
         shape = b.type_of(bias).shape
@@ -182,7 +187,9 @@ def layer_norm(
 
 
 @language
-def rms_norm(b: Language, x: Any, normalized_axes: int = 1, weight: Any = None, eps: float | None = None) -> TriValue:
+def rms_norm(
+    b: Language, x: TensorLike, normalized_axes: int = 1, weight: TensorLike | None = None, eps: float | None = None
+) -> TriValue:
     if eps is None:
         # torch's default: the machine epsilon of the input's dtype.
         tensor_type = b.type_of(x)
@@ -191,7 +198,7 @@ def rms_norm(b: Language, x: Any, normalized_axes: int = 1, weight: Any = None, 
 
 
 @language
-def matmul(b: Language, x: Any, y: Any) -> TriValue:
+def matmul(b: Language, x: TensorLike, y: TensorLike) -> TriValue:
     """Return `numpy.matmul`: a vector is a row on the left and a column on the right; that axis is dropped again."""
     return _product(b, "matmul", x, y)
 
@@ -224,7 +231,7 @@ def _boolean_product(b: Language, x: TriValue, y: TriValue) -> TriValue:
 
 
 @language
-def dot(b: Language, x: Any, y: Any) -> TriValue:
+def dot(b: Language, x: TensorLike, y: TensorLike) -> TriValue:
     """Return `numpy.dot`: multiply by a scalar, else contract x's last axis with y's second-last (or only) axis."""
     ranks = [b.type_of(operand).rank if b.type_of(operand) else 0 for operand in (x, y)]
     if 0 in ranks:
@@ -247,7 +254,7 @@ def dot(b: Language, x: Any, y: Any) -> TriValue:
 
 @language
 def convolution(
-    b: Language, x: Any, w: Any, strides: Sequence[int], dilations: Sequence[int], low: Sequence[int],
+    b: Language, x: TensorLike, w: TensorLike, strides: Sequence[int], dilations: Sequence[int], low: Sequence[int],
     high: Sequence[int], spread: Sequence[int], groups: int,
 ) -> TriValue:  # fmt: skip
     """Return the sums of products of `w` with windows of `x`, padded and with ``spread - 1`` zeros between elements."""
@@ -260,7 +267,7 @@ def convolution(
 
 @language
 def pool(
-    b: Language, x: Any, kind: str, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    b: Language, x: TensorLike, kind: str, window: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> TriValue:
     """Return the maxima, minima or sums of windows along the last axes, in the tensor's own dtype."""
     numbers = {"window": window, "strides": strides, "dilations": dilations}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, scf, tensor
 from mlirtri.dialect.builder import TriValue
@@ -25,7 +24,7 @@ def tensor_of_index(index: ir.Value, location: ir.Location | None) -> TriValue:
     return TriValue(scalar_tensor(element, INT64, location), TensorType((), INT64))
 
 
-def scalar_tensor(element: ir.Value, dtype: Any, location: ir.Location | None) -> ir.Value:
+def scalar_tensor(element: ir.Value, dtype: DType, location: ir.Location | None) -> ir.Value:
     return tensor.from_elements(mlir_type(TensorType((), dtype)), [element], loc=location)
 
 

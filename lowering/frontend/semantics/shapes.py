@@ -10,32 +10,32 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DType, as_dtype
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import shown_shape
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TensorLike, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.semantics.axes import axes_of, axis_of, integer, integers
+from mlirtri.lowering.frontend.semantics.axes import AxesLike, ShapeLike, SizeLike, axes_of, axis_of, integer, integers
 from mlirtri.lowering.frontend.semantics.builder import Language, dtype_or_none, language
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, same_sizes
 
 
 @language
-def reshape(b: Language, x: Any, shape: Any) -> TriValue:
-    x, shape = b.tensor(x), list(sizes_of(b, shape))
-    if not x.type.is_static or any(map(is_dynamic, shape)):
-        return _dynamic_reshape(b, x, shape)
-    if shape.count(-1) > 1:
-        raise KernelValueError(f"only one size of {tuple(shape)} can be -1")
-    if -1 in shape:
-        known_size = prod(size for size in shape if size != -1)
+def reshape(b: Language, x: TensorLike, shape: ShapeLike) -> TriValue:
+    x, sizes = b.tensor(x), list(sizes_of(b, shape))
+    if not x.type.is_static or any(map(is_dynamic, sizes)):
+        return _dynamic_reshape(b, x, sizes)
+    if sizes.count(-1) > 1:
+        raise KernelValueError(f"only one size of {tuple(sizes)} can be -1")
+    if -1 in sizes:
+        known_size = prod(size for size in sizes if size != -1)
         if known_size == 0 or x.type.size % known_size:
-            raise KernelValueError(f"{x.type} with {x.type.size} elements does not reshape to {tuple(shape)}")
-        shape[shape.index(-1)] = x.type.size // known_size
-    if tuple(shape) == x.type.shape:
+            raise KernelValueError(f"{x.type} with {x.type.size} elements does not reshape to {tuple(sizes)}")
+        sizes[sizes.index(-1)] = x.type.size // known_size
+    if tuple(sizes) == x.type.shape:
         return x
-    if x.type.size == 0 and prod(shape) == 0:
+    if x.type.size == 0 and prod(sizes) == 0:
         # Nothing to move; TVM's reshape reads a size of 0 as "copy this size from the input".
-        return b.tri.constant(0, x.type.dtype, tuple(shape))
-    return b.tri.reshape(x, shape=tuple(shape))
+        return b.tri.constant(0, x.type.dtype, tuple(size for size in sizes if isinstance(size, int)))
+    return b.tri.reshape(x, shape=tuple(sizes))
 
 
 def _dynamic_reshape(b: Language, x: TriValue, shape: list[int | Size]) -> TriValue:
@@ -71,7 +71,7 @@ def _quotient(b: Language, count: Size, divisor: int | Size | None) -> int | Siz
 
 
 @language
-def transpose(b: Language, x: Any, axes: Any = None) -> TriValue:
+def transpose(b: Language, x: TensorLike, axes: Sequence[int] | None = None) -> TriValue:
     x = b.tensor(x)
     rank = x.type.rank
     if axes is None:
@@ -84,17 +84,17 @@ def transpose(b: Language, x: Any, axes: Any = None) -> TriValue:
 
 
 @language
-def broadcast_to(b: Language, x: Any, shape: Any) -> TriValue:
-    shape = sizes_of(b, shape)
-    x = same_sizes(b, b.tensor(x), shape)
-    if shape == x.type.shape:
+def broadcast_to(b: Language, x: TensorLike, shape: ShapeLike) -> TriValue:
+    sizes = sizes_of(b, shape)
+    x = same_sizes(b, b.tensor(x), sizes)
+    if sizes == x.type.shape:
         return x
-    if dynamic := [size for size in shape if is_dynamic(size)]:
-        return b.tri.dynamic_broadcast(x, *map(b.tri.index, dynamic), shape=shape)
-    return b.tri.broadcast_to(x, shape=shape)
+    if dynamic := [size for size in sizes if is_dynamic(size)]:
+        return b.tri.dynamic_broadcast(x, *map(b.tri.index, dynamic), shape=sizes)
+    return b.tri.broadcast_to(x, shape=sizes)
 
 
-def sizes_of(b: Language, shape: Any) -> tuple[int | Size, ...]:
+def sizes_of(b: Language, shape: ShapeLike) -> tuple[int | Size, ...]:
     parts = shape if isinstance(shape, (tuple, list)) else (shape,)
     return tuple(_size(b, part) for part in parts)
 
@@ -118,7 +118,7 @@ def total_size(b: Language, shape: Sequence[int | Size]) -> int | Size | None:
 
 
 @language
-def squeeze(b: Language, x: Any, axis: Any = None) -> TriValue:
+def squeeze(b: Language, x: TensorLike, axis: AxesLike = None) -> TriValue:
     x = b.tensor(x)
     shape = x.type.shape
     axes = [i for i, size in enumerate(shape) if size == 1] if axis is None else axes_of(axis, len(shape))
@@ -129,7 +129,7 @@ def squeeze(b: Language, x: Any, axis: Any = None) -> TriValue:
 
 
 @language
-def unsqueeze(b: Language, x: Any, axis: Any) -> TriValue:
+def unsqueeze(b: Language, x: TensorLike, axis: int) -> TriValue:
     """Insert new axes of size 1; `axis` refers to the result."""
     x = b.tensor(x)
     axes = integers(axis, "axis")
@@ -149,7 +149,7 @@ def _common(b: Language, name: str, xs: Any) -> list[TriValue]:
 
 
 @language
-def concatenate(b: Language, xs: Any, axis: Any = 0) -> TriValue:
+def concatenate(b: Language, xs: Sequence[TensorLike], axis: int = 0) -> TriValue:
     tensors = _common(b, "concatenate", xs)
     if axis is None:
         tensors, axis = [reshape(b, x, (-1,) if x.type.size != 0 else (0,)) for x in tensors], 0
@@ -179,7 +179,7 @@ def _joined(b: Language, tensors: list[TriValue], axis: int) -> TriValue:
 
 
 @language
-def stack(b: Language, xs: Any, axis: Any = 0) -> TriValue:
+def stack(b: Language, xs: Sequence[TensorLike], axis: int = 0) -> TriValue:
     tensors = _common(b, "stack", xs)
     tensors = [same_sizes(b, x, tensors[0].type.shape) for x in tensors]
     shapes = {x.type.shape for x in tensors}
@@ -190,7 +190,7 @@ def stack(b: Language, xs: Any, axis: Any = 0) -> TriValue:
 
 
 @language
-def split(b: Language, x: Any, sections_or_indices: Any, axis: Any = 0) -> tuple[TriValue, ...]:
+def split(b: Language, x: TensorLike, sections_or_indices: int | Sequence[int], axis: int = 0) -> tuple[TriValue, ...]:
     """Return `numpy.split`: into a number of equal parts, or at given indices."""
     x = b.tensor(x)
     axis = axis_of(axis, x.type.rank)
@@ -232,7 +232,7 @@ def strided(b: Language, x: TriValue, ranges: Sequence[range]) -> TriValue:
 
 
 @language
-def flip(b: Language, x: Any, axis: Any = None) -> TriValue:
+def flip(b: Language, x: TensorLike, axis: AxesLike = None) -> TriValue:
     x = b.tensor(x)
     axes = axes_of(axis, x.type.rank)
     return b.tri.flip(x, axes=axes) if axes else x
@@ -246,7 +246,7 @@ def _sizes(b: Language, shape: Any) -> tuple[int | Size, ...]:
 
 
 @language
-def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> TriValue:
+def full(b: Language, shape: ShapeLike, value: KernelValue, dtype: object = None) -> TriValue:
     sizes, dtype = _sizes(b, shape), dtype_or_none(dtype)
     if isinstance(value, TriValue):
         return broadcast_to(b, b.tensor(value, dtype), sizes)
@@ -262,12 +262,12 @@ def full(b: Language, shape: Any, value: Any, dtype: Any = None) -> TriValue:
 
 
 @language
-def empty(b: Language, shape: Any, dtype: Any) -> TriValue:
+def empty(b: Language, shape: ShapeLike, dtype: object) -> TriValue:
     return full(b, shape, 0, as_dtype(dtype))
 
 
 @language
-def arange(b: Language, start: Any, stop: Any, step: Any, dtype: Any) -> TriValue:
+def arange(b: Language, start: KernelValue, stop: KernelValue, step: KernelValue, dtype: object) -> TriValue:
     start, stop = (b.indices.tensor_of(bound) if is_dynamic(bound) else bound for bound in (start, stop))
     if any(isinstance(bound, TriValue) for bound in (start, stop, step)):
         return _run_time_arange(b, start, stop, step, as_dtype(dtype))
@@ -300,7 +300,7 @@ def spaced(b: Language, first: Size, count: Size, step: int | TriValue, dtype: D
 
 
 @language
-def eye(b: Language, n: Any, m: Any, k: Any, dtype: Any) -> TriValue:
+def eye(b: Language, n: SizeLike, m: SizeLike | None, k: TensorLike, dtype: object) -> TriValue:
     m = n if m is None else m
     if any(isinstance(size, TriValue) or is_dynamic(size) for size in (n, m)):
         row, column = (arange(b, 0, size, 1, "int64") for size in (n, m))

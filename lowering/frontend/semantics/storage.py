@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import TriBuilder, TriValue
+from mlirtri.dialect.builder import KernelValue, TriBuilder, TriValue
 from mlirtri.dialect.definition import op_of, type_of
 from mlirtri.dialect.ops import attributes
 from mlirtri.errors import UnsupportedSyntaxError
@@ -185,7 +185,7 @@ def _note_tile(content: ir.Value, space: str, first: ir.Value) -> None:
         mark(content.owner.operation, space, name_of(first.owner.location))
 
 
-def with_memory(value: Any, least_rank: int = 1) -> Any:
+def with_memory(value: KernelValue, least_rank: int = 1) -> KernelValue:
     """Return a value to bind to a name: an array of at least this rank without memory gets a storage."""
     if is_container(value):
         return owning(value, [with_memory(part, least_rank) for part in parts_of(value)])
@@ -194,7 +194,7 @@ def with_memory(value: Any, least_rank: int = 1) -> Any:
     return replace(value, origin=View(Storage(TriValue(value.value, value.type))))
 
 
-def current(b: TriBuilder, value: Any) -> Any:
+def current(b: TriBuilder, value: KernelValue) -> KernelValue:
     """Return the current value of a name: views of memory written since are read again."""
     if is_container(value):
         parts = [current(b, part) for part in parts_of(value)]
@@ -213,7 +213,7 @@ def current(b: TriBuilder, value: Any) -> Any:
     return TriValue(tensor.value, tensor.type, origin=replace(view, version=view.storage.version))
 
 
-def has_memory(value: Any) -> TypeGuard[TriValue]:
+def has_memory(value: KernelValue) -> TypeGuard[TriValue]:
     return isinstance(value, TriValue) and value.origin is not None
 
 
@@ -225,7 +225,7 @@ _KEEPING_ARRAYS = frozenset("reshape transpose permute_dims squeeze astype copy 
 """Functions, methods and attributes of NumPy that return an array of rank 0 for one, and a scalar for a scalar."""
 
 
-def with_rank_0_memory(semantics: str, name: str, operands: Any, result: Any) -> Any:
+def with_rank_0_memory(semantics: str, name: str, operands: KernelValue, result: KernelValue) -> KernelValue:
     """Return a function's or operator's result, whose rank-0 tensors have memory if the library gives arrays there.
 
     torch's are tensors like all others, unless they are computed from numbers alone.
@@ -238,7 +238,7 @@ def with_rank_0_memory(semantics: str, name: str, operands: Any, result: Any) ->
     return with_memory(result, 0) if is_array else result
 
 
-def either(result: Any, operands: Iterable[Any], label: str) -> Any:
+def either(result: KernelValue, operands: Iterable[KernelValue], label: str) -> KernelValue:
     """Return the value of what Python gives as one of its operands: it may be read while none of them is written."""
     sources = [operand.origin.storage for operand in operands if has_memory(operand)]
     if not sources:
@@ -281,7 +281,7 @@ _STEPS = ("reshape", "transpose", "flip", "broadcast_to", "extract_slice", "slic
           "dynamic_broadcast", "real", "imag", "bitcast")  # fmt: skip
 
 
-def is_view_function(name: str, arguments: dict[str, Any]) -> bool:
+def is_view_function(name: str, arguments: dict[str, KernelValue]) -> bool:
     """Return whether ``numpy.ravel``, ``ndarray.T``… gives views of its arguments."""
     if name == "numpy.meshgrid":
         return arguments.get("copy") is False
@@ -290,7 +290,7 @@ def is_view_function(name: str, arguments: dict[str, Any]) -> bool:
     return name in _VIEWS_OF_ONE_LIBRARY or name.rsplit(".", 1)[-1] in VIEWS
 
 
-def is_read_only_view(name: str, arguments: list[Any], source: TriValue, result: Any) -> bool:
+def is_read_only_view(name: str, arguments: list[KernelValue], source: TriValue, result: object) -> bool:
     """Return whether a call gives a view in NumPy and a read-only copy here: windows, an einsum that sums nothing,
     elements of another width."""
     if name.endswith(".sliding_window_view") or name == "numpy.frombuffer":
@@ -303,7 +303,7 @@ def is_read_only_view(name: str, arguments: list[Any], source: TriValue, result:
     return bool(arrow) and set(inputs) == set(outputs)
 
 
-def returns_itself(name: str, source: TriValue, result: TriValue, arguments: dict[str, Any]) -> bool:
+def returns_itself(name: str, source: TriValue, result: TriValue, arguments: dict[str, KernelValue]) -> bool:
     """Return whether a method returns its array itself when there is nothing to do."""
     if result.value != source.value:
         return False
@@ -311,7 +311,7 @@ def returns_itself(name: str, source: TriValue, result: TriValue, arguments: dic
     return is_conjugate or (name == "ndarray.astype" and arguments.get("copy") is False)
 
 
-def viewed(name: str, source: TriValue, result: Any) -> Any:
+def viewed(name: str, source: TriValue, result: KernelValue) -> KernelValue:
     """Return a function's result with the memory of `source`, if only view operations lie between them."""
     if isinstance(result, (tuple, list)):
         return type(result)(viewed(name, source, part) for part in result)
@@ -331,7 +331,7 @@ def viewed(name: str, source: TriValue, result: Any) -> Any:
     return replace(result, origin=replace(origin, steps=(*origin.steps, *steps)), weak=False) if is_view else result
 
 
-def as_new_array(result: Any) -> Any:
+def as_new_array(result: KernelValue) -> KernelValue:
     """Return a function's result as a new array, even if no operation was emitted for it."""
     if is_container(result):
         return like(result, [as_new_array(part) for part in parts_of(result)])

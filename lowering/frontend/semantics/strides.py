@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.builder import KernelValue
 
 Layout = list[tuple[int, int]]
 """The size and the stride, in elements, of each axis."""
@@ -14,7 +15,7 @@ Step = tuple[str, Mapping[str, Any], bool]
 _RESHAPES = ("reshape", "dynamic_reshape")
 
 
-def keeps_memory(shape: Sequence[Any], steps: Sequence[Step], contiguous: bool = False) -> bool | None:
+def keeps_memory(shape: Sequence[KernelValue], steps: Sequence[Step], contiguous: bool = False) -> bool | None:
     """Return whether a chain of view operations on a row-major array copies nothing; None where only the run shows it.
 
     With `contiguous`, the result has to be row-major as well.

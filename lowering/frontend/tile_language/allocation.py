@@ -8,7 +8,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError, Note
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.storage import as_new_array, has_memory, viewed, with_memory
@@ -28,14 +28,16 @@ class Tile:
     """Where it is allocated."""
 
 
-def dtype_of_tile(dtype: Any) -> DType:
+def dtype_of_tile(dtype: object) -> DType:
     """Return the dtype that a tile kernel names, by an object or by a word of TileLang's or NumPy's."""
     if dtype is float:
         return DTYPES["float32"]
     return as_dtype(SPELLED_DTYPES.get(dtype, dtype) if isinstance(dtype, str) else dtype)
 
 
-def allocate(b: Language, shape: Any, dtype: Any = "float32", scope: Any = None, *, space: str) -> TriValue:
+def allocate(
+    b: Language, shape: KernelValue, dtype: object = "float32", scope: KernelValue = None, *, space: str
+) -> TriValue:
     """Return a tile of zeros; raises `KernelTypeError` for a shape that is not known at compile time."""
     sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
     if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -51,12 +53,12 @@ def allocate(b: Language, shape: Any, dtype: Any = "float32", scope: Any = None,
     return tile
 
 
-def empty(b: Language, shape: Any, dtype: Any = "float32") -> TriValue:
+def empty(b: Language, shape: KernelValue, dtype: object = "float32") -> TriValue:
     """Return a new array, which the kernel fills and returns: `T.empty`."""
     return b.empty(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,), dtype_of_tile(dtype))
 
 
-def reshaped(b: Language, src: Any, shape: Any, dtype: Any = None) -> Any:
+def reshaped(b: Language, src: KernelValue, shape: KernelValue, dtype: object = None) -> KernelValue:
     """Return the memory of an array in another shape: `T.reshape` and `T.view`, which may not change the dtype."""
     if not isinstance(src, TriValue) or not src.type.rank:
         raise KernelTypeError(f"T.reshape takes an array, got {describe(src)}", help="write T.reshape(x, (m, n))")
@@ -74,14 +76,16 @@ def reshaped(b: Language, src: Any, shape: Any, dtype: Any = None) -> Any:
     return result
 
 
-def in_shape(b: Language, shape: Any, dtype: Any = None, data: Any = None, **hints: Any) -> Any:
+def in_shape(
+    b: Language, shape: KernelValue, dtype: object = None, data: KernelValue = None, **hints: Any
+) -> KernelValue:
     """Return the memory of an array in another shape: ``T.Tensor((m, n), dtype, x.data)``."""
     if data is None:
         raise KernelTypeError("T.Tensor in a kernel needs the memory of an array", help="write T.empty(shape, dtype)")
     return reshaped(b, data, shape, dtype)
 
 
-def variable(b: Language, dtype: Any = "float32", init: Any = 0, scope: Any = None) -> TriValue:
+def variable(b: Language, dtype: object = "float32", init: KernelValue = 0, scope: KernelValue = None) -> TriValue:
     """Return a number that assignments to its name replace: `T.alloc_var`."""
     kind = dtype_of_tile(dtype)
     value = b.tensor(init, kind)
@@ -103,7 +107,7 @@ def allocation_notes(b: Language, *values: TriValue) -> tuple[Note, ...]:
     return tuple(notes)
 
 
-def assign(b: Language, tile: TriValue, value: Any) -> None:
+def assign(b: Language, tile: TriValue, value: KernelValue) -> None:
     """Write all elements of a tile or of a part of it; `value` is broadcast, and cast to its dtype."""
     if not has_memory(tile):
         raise KernelTypeError(f"{describe(tile)} cannot be written", help="write into an array or a tile")
@@ -111,7 +115,7 @@ def assign(b: Language, tile: TriValue, value: Any) -> None:
     b.memory.write(b.tri, tile.origin, update)
 
 
-def fill(b: Language, tile: TriValue, value: Any = 0) -> None:
+def fill(b: Language, tile: TriValue, value: KernelValue = 0) -> None:
     """Fill a tile with a number: `T.fill`, and `T.clear` with zero."""
     if isinstance(value, TriValue) and value.type.rank:
         raise KernelTypeError(f"T.fill takes a number, got {describe(value)}", help="copy it with T.copy")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.lowering.frontend.semantics.axes import is_index
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
@@ -52,7 +52,7 @@ def whole(array: TriValue) -> Region:
     return Region(array, (ZERO,) * len(sizes), sizes)
 
 
-def region_of(b: Language, array: TriValue, parts: Sequence[Any]) -> Region:
+def region_of(b: Language, array: TriValue, parts: Sequence[KernelValue]) -> Region:
     """Return the region that integers and slices without a step name; raises `KernelTypeError`."""
     sizes = list(map(Size.of, array.type.shape))
     if len(parts) != len(sizes):

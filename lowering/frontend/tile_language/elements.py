@@ -6,14 +6,14 @@ from functools import reduce
 from math import inf
 from typing import Any
 
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.semantics.axes import is_index
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.tile_language.allocation import dtype_of_tile
 
 
-def ceildiv(b: Language, x: Any, y: Any) -> Any:
+def ceildiv(b: Language, x: KernelValue, y: KernelValue) -> KernelValue:
     """Return the quotient of two integers, rounded up; the divisor is known at compile time."""
     if not isinstance(x, TriValue) and not isinstance(y, TriValue):
         return -(-x // y)
@@ -23,33 +23,33 @@ def ceildiv(b: Language, x: Any, y: Any) -> Any:
     return b.number_of(b.indices.floor_divide(b.indices.size_of(x) + (size.constant - 1), size.constant).simplified())
 
 
-def choose(b: Language, condition: Any, x: Any, y: Any) -> Any:
+def choose(b: Language, condition: KernelValue, x: KernelValue, y: KernelValue) -> KernelValue:
     """Return one of two values, both of which are computed: `T.if_then_else`."""
     if not isinstance(condition, TriValue):
         return x if condition else y
     return b.where(condition, x, y)
 
 
-def cast(b: Language, value: Any, dtype: Any) -> TriValue:
+def cast(b: Language, value: KernelValue, dtype: object) -> TriValue:
     """Return a value in another dtype: `T.cast(x, "float16")`, and `T.Cast("float16", x)` of TVM."""
     if isinstance(value, str) or (not isinstance(value, TriValue) and isinstance(dtype, TriValue)):
         value, dtype = dtype, value
     return b.tensor(value, dtype_of_tile(dtype))
 
 
-def infinity(b: Language, dtype: Any = "float32") -> float:
+def infinity(b: Language, dtype: object = "float32") -> float:
     """Return infinity; raises `KernelTypeError` for a dtype that has none."""
     if not dtype_of_tile(dtype).is_float:
         raise KernelTypeError(f"{dtype_of_tile(dtype)} has no infinity", help="write a number")
     return inf
 
 
-def greatest(b: Language, *values: Any) -> Any:
+def greatest(b: Language, *values: KernelValue) -> KernelValue:
     """Return the largest of several numbers: `T.max`."""
     return _extremum(b, "maximum", values)
 
 
-def least(b: Language, *values: Any) -> Any:
+def least(b: Language, *values: KernelValue) -> KernelValue:
     """Return the smallest of several numbers: `T.min`."""
     return _extremum(b, "minimum", values)
 
@@ -64,6 +64,6 @@ def _extremum(b: Language, name: str, values: tuple[Any, ...]) -> Any:
     return reduce(getattr(b, name), values)
 
 
-def clamp(b: Language, value: Any, lowest: Any, highest: Any) -> Any:
+def clamp(b: Language, value: KernelValue, lowest: KernelValue, highest: KernelValue) -> KernelValue:
     """Return a number, or the bound that it is beyond."""
     return least(b, greatest(b, value, lowest), highest)

@@ -26,7 +26,7 @@ class BlockRange:
     __mlirtri_name__ = f"{PREFIX}blocks"
 
 
-def name_of_tile_function(callee: Any) -> str | None:
+def name_of_tile_function(callee: object) -> str | None:
     """Return the name of a function of `mlirtri.tile`, or None."""
     name = getattr(callee, "__mlirtri_name__", None)
     return name.removeprefix(PREFIX) if isinstance(name, str) and name.startswith(PREFIX) else None

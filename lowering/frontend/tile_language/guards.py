@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any
 
 from mlirtri.dialect.base.sizes import Size
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.lowering.frontend.semantics.axes import is_index
 from mlirtri.lowering.frontend.semantics.builder import Language
 from mlirtri.lowering.frontend.semantics.index_checks import checked_index, moves_with_loops
@@ -41,7 +41,7 @@ def unchecked(b: Language) -> Iterator[None]:
         b.is_inside = before
 
 
-def guarded(b: Language, array: TriValue, index: tuple[Any, ...]) -> Guard | None:
+def guarded(b: Language, array: TriValue, index: tuple[KernelValue, ...]) -> Guard | None:
     """Return the guard of an index of an element; None where it is always inside.
 
     Elements are guarded whose indices move with loops and blocks. Constants, and what is read from arrays, are checked
