@@ -22,6 +22,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlockRealize,
     from_source,
+    script_of,
     structural_map,
     structural_walk,
     tirx,
@@ -72,7 +73,9 @@ def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any])
     _check_writes(name, fixed, len(tensors))
     own_name = str((function.attrs or {}).get("global_symbol", name))
     symbol = re.sub(r"\W", "_", own_name, flags=re.ASCII)
-    return TensorIRCall(symbol, _with_wide_sizes(fixed.script(show_meta=True)), tensors, tuple(types[len(tensors) :]))
+    return TensorIRCall(
+        symbol, _with_wide_sizes(script_of(fixed, show_meta=True)), tensors, tuple(types[len(tensors) :])
+    )
 
 
 def prim_func_of(source: str) -> PrimFunc:

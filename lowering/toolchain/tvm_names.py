@@ -117,6 +117,14 @@ def structural_map(
     return _map(root, _entries(callbacks), kinds, _ORDERS[order])
 
 
+def script_of(node: IRModule | PrimFunc, show_meta: bool = False) -> str:
+    """Return TVMScript, the same text for every version of Python.
+
+    From Python 3.12 on, TVM writes run-time sizes as type parameters (PEP 695: `def f[n](…)`), which older ones refuse.
+    """
+    return node.script(show_meta=show_meta, extra_config={"script.use_pep695": False})
+
+
 def address_of(node: Any) -> int:
     """Return the address of a node of TVM's, which tells it from others for as long as it is kept.
 

@@ -27,6 +27,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     ir,
     relax,
     s_tir,
+    script_of,
     structural_map,
     structural_walk,
     tirx,
@@ -60,7 +61,7 @@ def module_text(mod: IRModule) -> str:
     for callee, function in mod.functions_items():
         is_located = isinstance(function, relax.Function) and BINDING_LOCATIONS in (function.attrs or {})
         shown[callee] = function.without_attr(BINDING_LOCATIONS) if is_located else function
-    script = respelled(IRModule(shown, attrs=mod.attrs, global_infos=mod.global_infos).script())
+    script = respelled(script_of(IRModule(shown, attrs=mod.attrs, global_infos=mod.global_infos)))
     return _LOCATIONS.sub(lambda match: _FOLDER.sub('"', match[0]), script)
 
 

@@ -20,6 +20,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     from_source,
     ir,
     relax,
+    script_of,
     structural_walk,
     tirx,
     with_values,
@@ -36,7 +37,7 @@ def print_readable(mod: IRModule) -> str:
 
 def print_complete(mod: IRModule) -> str:
     """Return TVMScript with metadata, which `parse` reads back to a structurally equal module."""
-    return respelled(mod.script(show_meta=True))
+    return respelled(script_of(mod, show_meta=True))
 
 
 def parse(text: str, file: str) -> IRModule:

@@ -31,6 +31,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Schedule,
     apply_trace,
     ir,
+    script_of,
     tvm,
 )
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, source_span
@@ -70,7 +71,7 @@ def task_key(function: PrimFunc, target: Target, measured: bool = True) -> str:
         bare = bare.without_attr(attribute) if attribute in (bare.attrs or {}) else bare
     string = r'"(?:[^"\\]|\\.)*"'
     keys = "|".join(map(re.escape, (LOCATION, KERNEL_LOCATIONS)))
-    text = re.sub(rf'"(?:{keys})": (?:{string}|\[(?:{string},? ?)*\]),? ?', "", bare.script())
+    text = re.sub(rf'"(?:{keys})": (?:{string}|\[(?:{string},? ?)*\]),? ?', "", script_of(bare))
     facts = (text, repr(target), str(tvm_target(target)), str(PINNED), str(measured))
     return "schedule-" + blake2b("\0".join(facts).encode(), digest_size=16).hexdigest()
 

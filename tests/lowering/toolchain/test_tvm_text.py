@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from types import SimpleNamespace
 
 import mlirtri as mt
 from mlirtri.lowering.toolchain import tvm_text
@@ -22,3 +23,20 @@ def test_no_decorator_of_a_text_looks_at_the_python_stack(monkeypatch):
     monkeypatch.setattr(inspect, "stack", lambda *_: 1 / 0)
     for module, text in zip(modules, texts, strict=True):
         assert structural_equal(tvm_text.parse(text, "text"), tvm_text.without_spans(module))
+
+
+N = mt.dyn["n"]
+
+
+@mt.jit
+def of_any_length(a: mt.Tensor[[N], mt.float32]):
+    return a + 1
+
+
+def test_texts_are_the_same_for_every_version_of_python(monkeypatch):
+    kernel = of_any_length.compile()
+    modules = [kernel.compilation.records[stage].ir for stage in ("relax", "tir", "scheduled")]
+    monkeypatch.setattr("tvm.runtime.script_printer.sys", SimpleNamespace(version_info=(3, 9)))
+    older = [(tvm_text.print_readable(module), tvm_text.print_complete(module)) for module in modules]
+    monkeypatch.setattr("tvm.runtime.script_printer.sys", SimpleNamespace(version_info=(3, 14)))
+    assert older == [(tvm_text.print_readable(module), tvm_text.print_complete(module)) for module in modules]
