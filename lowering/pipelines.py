@@ -137,6 +137,8 @@ class Pipeline:
 
     name: str
     stages: tuple[Stage, ...]
+    left_out: tuple[str, ...] = ()
+    """The stages that `until` took away: those before them are to be what they are in the whole pipeline."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
@@ -195,7 +197,8 @@ class Pipeline:
 
     def until(self, name: str) -> Pipeline:
         """Return the pipeline up to this stage. Its kernels are read, and called where the stage makes code."""
-        return replace(self, stages=self.stages[: self.stages.index(self.find(name)) + 1])
+        last = self.stages.index(self.find(name))
+        return replace(self, stages=self.stages[: last + 1], left_out=(*self.names[last + 1 :], *self.left_out))
 
     def after(self, name: str) -> Pipeline:
         """Return the stages that come after this one."""

@@ -1,6 +1,7 @@
 # merge-products: products of one matrix with weights of a program are one product, if a later stage prepares weights.
 # RUN: python %s > %t.mlir
 # RUN: mlirtri emit %t.mlir --stage=fused,tir | FileCheck %s
+# RUN: mlirtri emit %t.mlir --stage=fused | FileCheck %s --check-prefix=ALONE
 
 PRODUCT = """
   %{n}w = arith.constant dense_resource<{n}> : tensor<16x16xf32>
@@ -14,6 +15,9 @@ print(*(PRODUCT.format(n=name) for name in "qk"))
 print("  return %q, %k : tensor<4x2x8xf32>, tensor<4x2x8xf32>\n}")
 DATA = (f'{name}: "0x04000000{digit * 2048}"' for name, digit in zip("qk", "01", strict=True))
 print("{-# dialect_resources: { builtin: { " + ", ".join(DATA) + " } } #-}")
+
+# What an earlier stage alone prints is what it is in a whole compilation.
+# ALONE: tensor.concat dim(1)
 
 # CHECK-LABEL: func.func @heads(
 # CHECK: %[[WEIGHTS:.*]] = tensor.concat dim(1)

@@ -132,13 +132,15 @@ def _report(update: Update, check: bool) -> bool:
 @click.option("--test", "test_command", required=True, metavar="COMMAND", help="Ends with status 0 while %s fails.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="By default FILE with .reduced in its name.")
 @click.option("--seconds", type=click.FloatRange(0), default=600.0, show_default=True, help="The time for all tests.")
-def reduce(file: Path, test_command: str, output: Path | None, seconds: float) -> None:
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Commands that run at a time.")
+def reduce(file: Path, test_command: str, output: Path | None, seconds: float, jobs: int) -> None:
     """Make a failing program smaller: MLIR by its operations, Python and TVMScript by their statements.
 
     The test is a command of the shell, such as 'mlirtri run %s 2>&1 | grep "Segmentation"'. What is found so far is
-    always in the output.
+    always in the output. Commands of mlirtri are run by `mlirtri serve`, unless MLIRTRI_SERVE is set.
     """
     from mlirtri.reduce.files import reduce_file
+    from mlirtri.testing.environment import start_server
 
     name, _, kernel = str(file).partition("::")
     if kernel:
@@ -146,7 +148,10 @@ def reduce(file: Path, test_command: str, output: Path | None, seconds: float) -
     if not file.is_file():
         raise SourceNotAvailableError(f"there is no file {file}")
     target = output or file.with_name(f"{file.stem}.reduced{file.suffix}")
-    reduce_file(file, test_command, target, seconds, lambda line: print(line, file=sys.stderr))
+    environment = {"MLIRTRI_SERVE": "1", **os.environ}
+    if "mlirtri" in test_command and environment["MLIRTRI_SERVE"] == "1":
+        start_server(environment)
+    reduce_file(file, test_command, target, seconds, lambda line: print(line, file=sys.stderr), jobs, environment)
     print(target)
 
 

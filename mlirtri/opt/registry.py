@@ -48,7 +48,7 @@ def passes_near(name: str, others: Collection[str] = ()) -> list[str]:
     likely = [
         other
         for other in _candidates()
-        if 2 * abs(len(other) - length) < length and 2 * len(letters & {*other}) > len(letters)
+        if 2 * abs(len(other) - length) <= length and 2 * len(letters & {*other}) > len(letters)
     ]
     context, known = new_context(), {*own_names(), *others}
     near = nearest(name, [*known, *likely], _TRIED)

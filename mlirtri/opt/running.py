@@ -7,13 +7,15 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mlirtri.dialect.bindings.mlir import ir, passmanager, public_functions
+from mlirtri.dialect.bindings.mlir import ir, operations_named, passmanager, public_functions
 from mlirtri.errors import KernelError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.mlir_common.constants import resource_constant, resource_key
 from mlirtri.lowering.toolchain.mlir_passes import in_module, parse_pipeline, without_folders
 from mlirtri.opt.diagnostics import Report
 from mlirtri.opt.options import Options
@@ -86,7 +88,22 @@ def _as_pass(element: str, reports: list[Report]) -> Callable[[ir.Operation, Any
 def _context_of(module: Any, target: str) -> CompileContext:
     functions = public_functions(module)
     name = functions[0].name.value if functions else "main"
-    return CompileContext(name, as_target(target), keep_passes=False)
+    return CompileContext(name, as_target(target), keep_passes=False, params=_resources_of(module))
+
+
+def _resources_of(module: Any) -> dict[str, Any]:
+    """Return the data of the module's ``dense_resource`` constants by key, which importers make parameters of."""
+    types = {}
+    for constant in operations_named(module, "arith.constant"):
+        with suppress(TypeError):  # complex elements: the bindings have no class for the attribute
+            types[resource_key(constant.attributes["value"])] = constant.results[0].type
+    types.pop(None, None)
+    if not types:
+        return {}
+    from mlirtri.programs.mlir_sources import split_resources  # after the passes of modules without data
+
+    _, data = split_resources(module.operation.get_asm().encode())
+    return {key: resource_constant(data[key], kind, key) for key, kind in types.items() if key in data}
 
 
 def _report(error: KernelError) -> Report:

@@ -315,7 +315,8 @@ class _Run:
                 names = [leaf.name for leaf in context.interface.bound]
                 context.params = {name: context.params[name] for name in names if name in context.params}
                 context.fixed = frozenset(context.params) - program.written
-                context.prepares = "tir" in self.pipeline.names and not self.target.is_cuda
+                names = (*self.pipeline.names, *self.pipeline.left_out)
+                context.prepares = "tir" in names and not self.target.is_cuda
             return ir if observer is None else observer(stage, ir, context)
 
         # MLIR parses here, so this needs the lock, too.

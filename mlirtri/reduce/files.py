@@ -6,7 +6,8 @@ import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from mlirtri.errors import KernelValueError, UnknownOptionError
@@ -15,24 +16,31 @@ from mlirtri.reduce.search import smallest
 _SECONDS_OF_A_TEST = 300
 
 
-def reduce_file(file: Path, test: str, output: Path, seconds: float, say: Callable[[str], None]) -> str:
+def reduce_file(
+    file: Path, test: str, output: Path, seconds: float, say: Callable[[str], None], jobs: int = 1,
+    environment: Mapping[str, str] | None = None,
+) -> str:  # fmt: skip
     """Write the smallest program found to `output`, as soon as it is found, and return its text.
 
     `say` gets a line for each smaller program, and one where `seconds` are over before all candidates are tried.
     `test` is a command of the shell, in which ``%s`` is the file, or the last word is missing. It ends with status 0
-    for a program that fails as the first one does, which it has to. Raises `KernelValueError` where it does not.
+    for a program that fails as the first one does, which it has to. So many `jobs` of it run at a time, each on a file
+    of its own, in `environment`, by default this process's. Raises `KernelValueError` where it does not fail at first.
     """
     text = file.read_text()
     candidates = _candidates_of(file, text)
     with tempfile.TemporaryDirectory(prefix="mlirtri-reduce-") as folder:
-        candidate, seen, taken = Path(folder) / file.name, dict[str, bool](), set[str]()
+        seen, taken = dict[str, bool](), set[str]()
+        tests = partial(_passes, test, environment=os.environ if environment is None else environment)
 
         def fails(program: str) -> bool:
             if program in taken:
                 return False  # candidates that lead back to it, as an operand for another
             if program not in seen:
-                candidate.write_text(program)
-                seen[program] = _passes(test, candidate)
+                with tempfile.TemporaryDirectory(dir=folder) as own:
+                    candidate = Path(own) / file.name
+                    candidate.write_text(program)
+                    seen[program] = tests(candidate)
             return seen[program]
 
         def write(program: str) -> None:
@@ -53,7 +61,7 @@ def reduce_file(file: Path, test: str, output: Path, seconds: float, say: Callab
             )
         say(f"{_lines(text)} lines")
         write(text)
-        return smallest(text, candidates, fails, seconds, take, stop)
+        return smallest(text, candidates, fails, seconds, take, stop, jobs)
 
 
 def _lines(text: str) -> int:
@@ -72,12 +80,11 @@ def _candidates_of(file: Path, text: str) -> Callable[[str], Iterator[str]]:
     raise UnknownOptionError(f"{file} is neither MLIR nor Python", help="reduce takes .mlir, and .py with TVMScript")
 
 
-def _passes(test: str, file: Path) -> bool:
+def _passes(test: str, file: Path, environment: Mapping[str, str]) -> bool:
     command = test.replace("%s", shlex.quote(str(file))) if "%s" in test else f"{test} {shlex.quote(str(file))}"
-    environment = {**os.environ, "MLIRTRI_CACHE": "0"}
     try:
         run = subprocess.run(
-            ["bash", "-c", command], env=environment, stdin=subprocess.DEVNULL,
+            ["bash", "-c", command], env={**environment, "MLIRTRI_CACHE": "0"}, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=_SECONDS_OF_A_TEST, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

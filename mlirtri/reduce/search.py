@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
 
 Program = TypeVar("Program")
 Item = TypeVar("Item")
@@ -18,28 +21,45 @@ def smallest(
     seconds: float,
     on_smaller: Callable[[Program], None] = lambda program: None,
     on_time_out: Callable[[], None] = lambda: None,
+    jobs: int = 1,
 ) -> Program:
     """Return the smallest program that is met within the time and for which `fails` holds, as it does for the first.
 
     `candidates` gives the much smaller ones first. `on_smaller` sees each program that is taken. `on_time_out` is
-    called where candidates were left untried.
+    called where candidates were left untried. So many `jobs` call `fails` at a time, from threads; which program is
+    found does not depend on their number.
     """
-    end = time.monotonic() + seconds
+    end, start = time.monotonic() + seconds, 0
     try:
-        while (smaller := _first(candidates(program), fails, end)) is not None:
-            program = smaller
-            on_smaller(program)
+        with ThreadPoolExecutor(jobs) as pool:
+            together = pool.map if jobs > 1 else map
+            while (found := _first(_from(start, partial(candidates, program)), fails, end, jobs, together)) is not None:
+                start, program = found
+                on_smaller(program)
     except TimeoutError:
         on_time_out()
     return program
 
 
-def _first(candidates: Iterator[Program], fails: Callable[[Program], bool], end: float) -> Program | None:
-    for candidate in candidates:
+def _from(start: int, candidates: Callable[[], Iterator[Program]]) -> Iterator[tuple[int, Program]]:
+    """Yield the candidates with their positions from `start` on, then those before it.
+
+    What stands before the last one that was taken did not fail a moment ago.
+    """
+    yield from islice(enumerate(candidates()), start, None)
+    yield from islice(enumerate(candidates()), start)
+
+
+def _first(
+    candidates: Iterator[tuple[int, Program]], fails: Callable[[Program], bool], end: float, jobs: int, together: Any
+) -> tuple[int, Program] | None:
+    """Return the first candidate for which `fails` holds, with its position; so many are tried at a time."""
+    while batch := list(islice(candidates, jobs)):
         if time.monotonic() > end:
             raise TimeoutError
-        if fails(candidate):
-            return candidate
+        for candidate, is_failing in zip(batch, together(fails, [program for _, program in batch]), strict=True):
+            if is_failing:
+                return candidate
     return None
 
 

@@ -229,7 +229,7 @@ LAYERS = (
                 "trace"
             ),
             "serve": "compiler",
-            "opt": "kernels lowering.bridge lowering.fusion lowering.linalg lowering.mlir_common serve",
+            "opt": "kernels lowering.bridge lowering.fusion lowering.linalg lowering.mlir_common programs serve",
             "lsp": "compiler kernels",
             "cli": (
                 "cache calls compiler kernels language lowering.cuda_emulation lowering.runtime lowering.spirv lsp "

@@ -158,6 +158,7 @@ def test_markers_and_only_expected_diagnostics(call):
     ("arguments", "message"),
     [
         (["--linalg-to-fusd"], "did you mean 'linalg-to-fused'"),
+        (["--cs"], "--cs is neither an option nor a pass; did you mean 'cse'?"),
         (["--split-input-fil"], "did you mean 'split-input-file'"),
         (["--pass-pipeline=builtin.module(canonicalise)"], "did you mean 'canonicalize'"),
         (["--pass-pipeline=builtin.module(func.func(guard-producers))"], "guard-producers runs on modules"),
