@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from mlirtri.errors import KernelTypeError, UnknownOptionError, did_you_mean
-from mlirtri.lowering.core.stage import CompileContext, Stage
+from mlirtri.lowering.core.stage import CompileContext, Stage, StageIR
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.core.tracebacks import public_class
 from mlirtri.lowering.external.objects import Device
@@ -36,7 +36,7 @@ class LazyLowering:
         """Import and return the module."""
         return import_module(self.module)
 
-    def __call__(self, ir: Any, context: CompileContext) -> Any:
+    def __call__(self, ir: StageIR, context: CompileContext) -> StageIR:
         return self.load().lower(ir, context)
 
 
@@ -272,7 +272,7 @@ TWO_DEVICE_STAGES = (CUDA, replace(LLVM, run=LazyLowering("mlirtri.lowering.code
 """The last stages of a kernel whose regions run on both kinds of devices: CUDA source first, then the host's code."""
 
 
-def for_devices(pipeline: Pipeline, target: Target, kind: str, ir: Any) -> Pipeline:
+def for_devices(pipeline: Pipeline, target: Target, kind: str, ir: StageIR) -> Pipeline:
     """Return `pipeline`, ending in `TWO_DEVICE_STAGES` where the IR names devices of another kind than the target's.
 
     `kind` is the stage kind of `ir`: ``"mlir"``, ``"tvmscript"``, or one that names no devices.

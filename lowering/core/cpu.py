@@ -25,7 +25,7 @@ _UNITS = {"K": 1024, "M": 1024 * 1024}
 
 
 def profitable(condition: bool) -> bool:
-    """Whether a profitability condition holds: always, where ``MLIRTRI_FORCE_SCHEDULES`` is set."""
+    """Return whether a profitability condition holds: always, where ``MLIRTRI_FORCE_SCHEDULES`` is set."""
     return condition or settings.get("MLIRTRI_FORCE_SCHEDULES")
 
 

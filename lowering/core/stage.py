@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from mlirtri import settings
 from mlirtri.errors import (
@@ -40,6 +40,8 @@ TRIPS = "mlirtri.trips"
 """Attribute of a loop whose extent depends on outer loops: its usual trip count, for the cost model."""
 NARROWED_SUM = "mlirtri.narrowed_sum"
 """Attribute of a loop that adds to an fp64 which nothing reads but casts to fp32: not every term needs fp64."""
+StageIR: TypeAlias = Any
+"""The IR of a stage: a syntax tree of Python, a module of MLIR, a module of TVM, or `Code`."""
 
 
 class Executable(Protocol):
@@ -184,7 +186,7 @@ class Stage:
     name: str
     kind: str
     """Its text's kind, one of `KINDS`."""
-    run: Callable[[Any, CompileContext], Any]
+    run: Callable[[StageIR, CompileContext], StageIR]
     """The lowering: takes the IR of the previous stage, gives this stage's IR."""
 
     def __post_init__(self) -> None:

@@ -86,9 +86,9 @@ def _of_equality(left: Size, right: Size, is_equal: bool, forms: IndexForms) -> 
         if remainder is None or remainder[1] < 2:
             continue
         dividend, modulus = remainder
-        if not is_equal and modulus != 2:  # one of several others
+        if not is_equal and modulus != 2:  # the remainder is one of several others
             return []
-        # Of 0 and 1 the other one, if it is one of them; else the condition is always false or always true.
+        # Unequal to 0 modulo 2 is equal to 1, and the reverse. Compared with other numbers it is always true.
         if not is_equal and not (other.is_constant and other.constant in (0, 1)):
             return []
         form = dividend - other + (0 if is_equal else 1)

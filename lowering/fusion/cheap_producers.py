@@ -34,7 +34,7 @@ def rewrite(module: ir.Module) -> None:
 
 
 def _is_one_value(generic: ir.Operation) -> bool:
-    """Whether all elements of a dynamic result are one value, from outside or of tensors of rank 0."""
+    """Return whether all elements of a dynamic result are one value, from outside or of tensors of rank 0."""
     body = generic.regions[0].blocks[0].operations
     if len(generic.results) != 1 or generic.results[0].type.has_static_shape or len(body) != 1:
         return False
@@ -45,7 +45,7 @@ def _is_one_value(generic: ir.Operation) -> bool:
 
 
 def _is_input(reader: ir.Operation, value: ir.Value) -> bool:
-    """Whether an operation is a generic that reads a tensor as an input only."""
+    """Return whether an operation is a generic that reads a tensor as an input only."""
     if reader.name != "linalg.generic":
         return False
     inputs = reader.attributes["operandSegmentSizes"][0]
@@ -53,7 +53,7 @@ def _is_input(reader: ir.Operation, value: ir.Value) -> bool:
 
 
 def _is_cheap(generic: ir.Operation) -> bool:
-    """Whether it has one dynamic result, and computes it from one array of that size and from smaller ones."""
+    """Return whether it has one dynamic result, and computes it from one array of that size and from smaller ones."""
     results = list(generic.results)
     if len(results) != 1 or results[0].type.has_static_shape or "reduction" in iterators_of(generic):
         return False
@@ -76,7 +76,7 @@ def _readers(value: ir.Value) -> list[ir.Operation]:
 
 
 def _reads_once(reader: ir.Operation, value: ir.Value) -> bool:
-    """Whether a generic reads each element of a tensor once, as an input."""
+    """Return whether a generic reads each element of a tensor once, as an input."""
     if reader.name != "linalg.generic":
         return False
     maps = [attribute.value for attribute in linalg.get_indexing_maps(reader)]

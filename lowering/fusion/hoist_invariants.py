@@ -52,7 +52,7 @@ def _hoist(operation: ir.Operation, body: ir.Block, loop: ir.Operation) -> None:
 
 
 def _is_outside(value: ir.Value, body: ir.Block) -> bool:
-    """Whether a value is defined outside of the loop; operations of the body see no other values inside of it."""
+    """Return whether a value is defined outside of the loop. The body sees no other values inside of it."""
     owner = value.owner
     return owner != body if isinstance(owner, ir.Block) else owner.operation.block != body
 
@@ -89,7 +89,7 @@ def _inner(operation: ir.Operation) -> list[ir.Operation]:
 
 
 def _is_worth_a_buffer(operation: ir.Operation) -> bool:
-    """Whether it is no cheap elementwise operation, which its reader computes as fast as it reads a buffer."""
+    """Return whether it is no cheap elementwise operation, which its reader computes as fast as it reads a buffer."""
     inner = _inner(operation)
     kinds = [value.type for value in (*operation.operands, *operation.results)]
     tensors = [kind for kind in kinds if isinstance(kind, ir.RankedTensorType)]

@@ -41,7 +41,7 @@ def canonical(description: Description) -> str:
     return json.dumps(description, sort_keys=True, separators=(",", ":"))
 
 
-def describe(value: Any) -> Description:
+def describe(value: object) -> Description:
     """Return the description of a compile-time value; raises `NoDescription`."""
     if value is None or type(value) is str:
         return value
@@ -139,7 +139,7 @@ def _is_library(function: FunctionType) -> bool:
     return (function.__module__ or "").partition(".")[0] in (*_LIBRARIES, "mlirtri")
 
 
-def is_ours(function: Any) -> bool:
+def is_ours(function: object) -> bool:
     """Return whether a function is part of this package: its text is part of every key."""
     return (getattr(function, "__module__", None) or "").partition(".")[0] == "mlirtri"
 

@@ -163,7 +163,7 @@ class ArgumentConversion:
         except (RuntimeError, OverflowError, ValueError):
             raise self.mismatch(value) from None
 
-    def mismatch(self, value: Any) -> ArgumentMismatchError:
+    def mismatch(self, value: object) -> ArgumentMismatchError:
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             shown = shown_type(value)
         else:
@@ -182,7 +182,7 @@ class ArgumentConversion:
             raise self.wrong_device(tensor)
         return tensor.to(self.device)
 
-    def wrong_device(self, tensor: Any) -> DeviceError:
+    def wrong_device(self, tensor: torch.Tensor) -> DeviceError:
         device = self.device.type
         other = f", or compile for target={tensor.device.type!r}" if tensor.device.type in ("cpu", "cuda") else ""
         help_text = f"move it with .to({device!r}){other}"

@@ -46,7 +46,7 @@ def strided_as_torch(array: np.ndarray) -> torch.Tensor:
     return as_torch(elements).as_strided(array.shape, strides)
 
 
-def as_array(tensor: torch.Tensor, keeps_rank_0: bool = False) -> Any:
+def as_array(tensor: torch.Tensor, keeps_rank_0: bool = False) -> np.ndarray | np.generic:
     """Return a result as a NumPy array; of rank 0 as a NumPy scalar, as most of NumPy's functions do, unless kept."""
     tensor = tensor.cpu()
     if tensor.dtype in _WITHOUT_ARRAYS:

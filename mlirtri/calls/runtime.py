@@ -78,7 +78,7 @@ class Runner:
         """
         return general if self.device.type != "cpu" else short_call(self.callee, general, install, hide)
 
-    def __call__(self, arguments: Sequence[Any], out: Any = None) -> Any:
+    def __call__(self, arguments: Sequence[object], out: Any = None) -> Any:
         if any(map(is_dlpack, arguments)):
             self.updates.check_owners(self.name, arguments)
             arguments = list(map(of_dlpack, arguments))
@@ -94,7 +94,7 @@ class Runner:
         self.updates.copy_back(arguments, results)
         return self.rebuild(self.interface.tree, results, arrays)
 
-    def allocated(self, inputs: list[Any], device: torch.device, arrays: bool = False) -> list[Any]:
+    def allocated(self, inputs: list[torch.Tensor], device: torch.device, arrays: bool = False) -> list[torch.Tensor]:
         """Allocate every result; one that is written in place is its argument."""
         results: list[Any] = []
         for index, (shape, dtype) in enumerate(self.shaped(inputs)):
@@ -107,27 +107,29 @@ class Runner:
                 results.append(unviewed(inputs[parameter], dtype))
         return results
 
-    def allocate(self, make: Callable[..., torch.Tensor], shape: Any, dtype: torch.dtype, **where: Any) -> torch.Tensor:
+    def allocate(
+        self, make: Callable[..., torch.Tensor], shape: tuple[int, ...], dtype: torch.dtype, **where: Any
+    ) -> torch.Tensor:
         """Allocate a tensor; raises `KernelMemoryError`."""
         try:
             return make(shape, dtype=dtype, **where)
         except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
             raise _no_memory(self.name, shape, dtype, error) from None
 
-    def shaped(self, inputs: Sequence[Any]) -> list[tuple[Any, torch.dtype]]:
+    def shaped(self, inputs: Sequence[torch.Tensor]) -> Sequence[tuple[tuple[int, ...], torch.dtype]]:
         """Return shape and dtype of every result for these arguments."""
         if self.sizes is None:
             return self.outputs
         shapes = self.sizes.results((*inputs, *self.bound))
         return [(shape, dtype) for shape, (_, dtype) in zip(shapes, self.outputs, strict=True)]
 
-    def gives_arrays(self, arguments: Sequence[Any]) -> bool:
+    def gives_arrays(self, arguments: Sequence[object]) -> bool:
         """Return whether results are NumPy arrays: if no argument is a torch tensor and one is an array."""
         if any(isinstance(argument, torch.Tensor) for argument in arguments):
             return False
         return self.returns_arrays or any(isinstance(argument, (np.ndarray, np.generic)) for argument in arguments)
 
-    def launch(self, inputs: list[Any], results: list[Any]) -> None:
+    def launch(self, inputs: list[torch.Tensor], results: list[torch.Tensor]) -> None:
         """Launch the executable on its views of the results, then evaluate the run-time checks."""
         viewed = results
         if self.has_views:
@@ -142,14 +144,14 @@ class Runner:
             if results[check.index].item() == check.code:
                 raise check.error(check.message, check.span)
 
-    def run_with_states(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def run_with_states(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         """Launch and store the new states, one call at a time, as each call reads its predecessor's states."""
         with _STATES:
             self.run(inputs, outputs)
             for bound, result in self.interface.states:
                 self.bound[bound].copy_(outputs[result])
 
-    def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def run(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         """Launch the executable; raises `KernelTypeError` for tensors without memory (of vmap, or fake)."""
         try:
             if self.has_red_zones:
@@ -170,7 +172,7 @@ class Runner:
                 help="call the kernel with plain tensors, outside of torch.vmap and of tracing",
             ) from None
 
-    def rebuild(self, tree: Any, results: list[Any], arrays: bool) -> Any:
+    def rebuild(self, tree: Any, results: list[torch.Tensor], arrays: bool) -> Any:
         """Return Python's return value, nested as `tree`, from the flat results."""
         if isinstance(tree, Leaf):
             result = results[tree.index]
@@ -181,7 +183,7 @@ class Runner:
             return as_array(result, tree.is_array) if arrays else result
         return None if tree is None else like(tree, [self.rebuild(part, results, arrays) for part in parts_of(tree)])
 
-    def into(self, out: Any, arguments: Sequence[Any], inputs: list[Any], device: torch.device) -> Any:
+    def into(self, out: Any, arguments: Sequence[object], inputs: list[torch.Tensor], device: torch.device) -> Any:
         """Write results into the caller's tensors and return those."""
         arrays = self.gives_arrays(arguments)
         outputs = _flatten(out)

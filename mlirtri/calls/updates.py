@@ -35,7 +35,7 @@ class Updates:
     def __bool__(self) -> bool:
         return bool(self.results)
 
-    def checked(self, name: str, arguments: Sequence[Any], inputs: list[Any]) -> list[Any]:
+    def checked(self, name: str, arguments: Sequence[object], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the tensors to work on; raises `ArgumentMismatchError`."""
         for number in self.results:
             self._check_writable(name, number, arguments[number])
@@ -48,7 +48,7 @@ class Updates:
                     )
         return inputs
 
-    def check_owners(self, name: str, arguments: Sequence[Any]) -> None:
+    def check_owners(self, name: str, arguments: Sequence[object]) -> None:
         """Raise `ArgumentMismatchError` for a written tensor of another library, whose tensors may be immutable."""
         for number in self.results:
             if is_dlpack(argument := arguments[number]):
@@ -69,7 +69,7 @@ class Updates:
                 f"{name}(): {self.names[number]!r}, which the kernel writes, {problem}", help="pass a copy"
             )
 
-    def copy_back(self, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+    def copy_back(self, arguments: Sequence[Any], results: Sequence[torch.Tensor]) -> None:
         """Copy results that were written elsewhere into the caller's memory, after the call."""
         for number, result in self.results.items():
             content = results[result]
@@ -81,7 +81,7 @@ class Updates:
             _copy(arguments[number], content.view(tuple(arguments[number].shape)))
 
 
-def why_not_writable(argument: Any) -> str | None:
+def why_not_writable(argument: object) -> str | None:
     """Return why an argument cannot be written, as the end of a sentence; None if it can."""
     if not isinstance(argument, (np.ndarray, torch.Tensor)):
         return f"is a {type(argument).__name__}, which has no memory to write"
@@ -122,7 +122,7 @@ def _copy(argument: Any, content: torch.Tensor) -> None:
     argument[...] = array.view(argument.dtype) if array.dtype != argument.dtype else array
 
 
-def share_elements(a: Any, b: Any) -> bool:
+def share_elements(a: object, b: object) -> bool:
     """Return whether two arguments share an element; True if that takes too long to decide."""
     if type(a) is torch.Tensor and type(b) is torch.Tensor:
         if a.is_contiguous() and b.is_contiguous():

@@ -21,6 +21,7 @@ from mlirtri.errors import KernelError, ParseError, Span, error_class
 from mlirtri.lowering.core.interface import Interface, Leaf, RuntimeCheck
 from mlirtri.lowering.core.named_sizes import merged, named_sizes, signature_program
 from mlirtri.lowering.core.size_program import SizeProgram
+from mlirtri.lowering.core.stage import StageIR
 from mlirtri.lowering.linalg.rewrites import decompose, tri_operations
 from mlirtri.lowering.linalg.tri_to_linalg import translate
 from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
@@ -44,7 +45,7 @@ from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.sizes.size_arguments import unknown_sizes, unknown_strides
 
 
-def interface_of(kind: str, module: Any, path: Path) -> tuple[str, Interface, str]:
+def interface_of(kind: str, module: StageIR, path: Path) -> tuple[str, Interface, str]:
     """Return name, interface and semantics, with the manifest beside a dumped file, if any.
 
     Only the manifest has signs of integers, the nesting of results, and run-time checks. It is ignored if the
@@ -65,7 +66,7 @@ def interface_of(kind: str, module: Any, path: Path) -> tuple[str, Interface, st
     return name, interface, semantics
 
 
-def function_of(kind: str, module: Any, path: Path) -> tuple[str, Interface]:
+def function_of(kind: str, module: StageIR, path: Path) -> tuple[str, Interface]:
     """Return the name of the module's only function, and its interface as far as the module defines it."""
     if kind == "mlir":
         return _of_mlir(module, path)
@@ -136,7 +137,7 @@ def _sizes(module: Any, function: Any) -> SizeProgram | None:
     return _inferred(module)
 
 
-def with_sizes(interface: Interface, module: Any) -> Interface:
+def with_sizes(interface: Interface, module: ir.Module) -> Interface:
     """Return the interface of a kernel's `tri` module with its size program; itself where all sizes are static."""
     if all(parameter.type.is_static for parameter in interface.parameters):
         return interface

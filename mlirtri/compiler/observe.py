@@ -16,7 +16,7 @@ from mlirtri.compiler.traces import LiveTrace
 from mlirtri.compiler.verify import verify
 from mlirtri.errors import KernelError, ParseError, Span, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.interface import Capture
-from mlirtri.lowering.core.stage import Code, CompileContext, PassRecord, Stage
+from mlirtri.lowering.core.stage import Code, CompileContext, PassRecord, Stage, StageIR
 from mlirtri.lowering.pipelines import AKG_ALIASES, PIPELINE_STAGES, TARGET_STAGES, Pipeline
 
 BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
@@ -48,7 +48,7 @@ class Observer:
         folders = (self.dump_folder, self.override_folder, self.live_trace)
         return bool(self.printed) or any(folder is not None for folder in folders)
 
-    def __call__(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
+    def __call__(self, stage: Stage, ir: StageIR, context: CompileContext) -> StageIR:
         ir = self._overridden(stage, ir, context)
         if self.verifies:
             verify(stage, ir, context)

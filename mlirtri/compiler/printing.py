@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.locations import locate_implied_bodies, name_argum
 from mlirtri.dialect.bindings.mlir import print_complete, print_module
 from mlirtri.dialect.definition import context_for
 from mlirtri.errors import ParseError, Span
-from mlirtri.lowering.core.stage import Code
+from mlirtri.lowering.core.stage import Code, StageIR
 from mlirtri.lowering.frontend.python_to_ast import print_tree
 from mlirtri.lowering.mlir_common.attribute_checks import check_attributes
 
@@ -26,7 +26,7 @@ SUFFIXES = {
 RESUMABLE = ("mlir", "tvmscript")
 
 
-def readable(kind: str, ir: Any) -> str:
+def readable(kind: str, ir: StageIR) -> str:
     """Return the text that `kernel.ir` shows, with the names of source files but not their folders."""
     if kind == "python":
         return print_tree(ir)
@@ -52,7 +52,7 @@ _FOLDERS = {
 """By kind of code, what takes the folders of source files out of it, so that two checkouts print the same text."""
 
 
-def complete(kind: str, ir: Any) -> str:
+def complete(kind: str, ir: StageIR) -> str:
     """Return the text of a dump: the readable text if that loses nothing."""
     if kind == "mlir":
         return print_complete(ir)
@@ -61,7 +61,7 @@ def complete(kind: str, ir: Any) -> str:
     return ir.text if isinstance(ir, Code) else readable(kind, ir)
 
 
-def settle(kind: str, ir: Any) -> Any:
+def settle(kind: str, ir: StageIR) -> StageIR:
     """Return `ir` without what its text cannot represent, so that a printed and parsed module behaves alike."""
     if kind == "mlir":
         locate_implied_bodies(ir)
@@ -70,7 +70,7 @@ def settle(kind: str, ir: Any) -> Any:
     return ir
 
 
-def parse(kind: str, text: str, file: str | None = None) -> Any:
+def parse(kind: str, text: str, file: str | None = None) -> StageIR:
     """Return the IR of a complete (or readable) text; raises `ParseError` at the line that does not parse.
 
     Operations that the text gives no location have their own in `file`, where that is known.
@@ -86,7 +86,7 @@ def parse(kind: str, text: str, file: str | None = None) -> Any:
     raise ParseError(f"a stage of kind {kind} cannot be resumed from text", Span(file, 1, 1))
 
 
-def parse_given(kind: str, text: str, file: str) -> Any:
+def parse_given(kind: str, text: str, file: str) -> StageIR:
     """Parse an untrusted text; raises `ParseError` also if it would crash MLIR's parser."""
     if kind == "mlir":
         text = text_of(text.encode("utf-8", "surrogatepass"), file)

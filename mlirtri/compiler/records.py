@@ -18,7 +18,7 @@ from typing import Any
 from mlirtri.compiler.compile_lock import CompileLock
 from mlirtri.errors import SkippedStep, UnknownOptionError
 from mlirtri.lowering.core.forks import awaited
-from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage
+from mlirtri.lowering.core.stage import Code, CompileContext, Executable, PassRecord, Stage, StageIR
 from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.settings import cache_folder
 
@@ -62,7 +62,7 @@ class StoredRecord(StageRecord):
         self.text, self.complete_text = text, complete_text
 
     @cached_property
-    def ir(self) -> Any:  # type: ignore[override]
+    def ir(self) -> StageIR:  # type: ignore[override]
         """Return the IR; None for MLIR, as of a stage that was compiled."""
         if self.stage.kind != "tvmscript":
             return None

@@ -12,7 +12,7 @@ from mlirtri.compiler.printing import settle
 from mlirtri.compiler.records import COMPILING, Compilation, StageRecord, keep_failures
 from mlirtri.compiler.user_stages import check_result
 from mlirtri.errors import CompilerBugError, KernelError, KernelValueError
-from mlirtri.lowering.core.stage import CompileContext, Stage
+from mlirtri.lowering.core.stage import CompileContext, Stage, StageIR
 from mlirtri.lowering.pipelines import LazyLowering, Pipeline
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from mlirtri.lowering.schedule.meta.process import Trial
 
-Hook = Callable[[Stage, Any, CompileContext], Any]
+Hook = Callable[[Stage, StageIR, CompileContext], StageIR]
 """Called after each stage with its IR; gives the IR to go on with (the same, or another that was read from a file)."""
 
 
-def run_stages(ir: Any, pipeline: Pipeline, context: CompileContext, hook: Hook | None = None) -> Compilation:
+def run_stages(ir: StageIR, pipeline: Pipeline, context: CompileContext, hook: Hook | None = None) -> Compilation:
     """Run every stage of the pipeline on `ir`; raises the `KernelError` of the first that refuses."""
     bar = TuningBar()
     context.on_trial = context.on_trial or bar
@@ -84,7 +84,7 @@ def _run(stage: Stage, ir: Any, context: CompileContext) -> Any:
         raise CompilerBugError(error, f"stage {stage.name!r}") from error
 
 
-def record_of(stage: Stage, ir: Any, seconds: float) -> StageRecord:
+def record_of(stage: Stage, ir: StageIR, seconds: float) -> StageRecord:
     """Return the record of a stage; MLIR is printed now, before the next lowering changes it."""
     record = StageRecord(stage, seconds, ir)
     if stage.kind == "mlir":

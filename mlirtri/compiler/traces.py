@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.compiler.records import Compilation, StageRecord
 from mlirtri.errors import KernelError
-from mlirtri.lowering.core.stage import CompileContext, Stage
+from mlirtri.lowering.core.stage import CompileContext, Stage, StageIR
 from mlirtri.trace.data import TracedKernel, TracedText
 
 LONGEST = 20_000_000
@@ -55,7 +55,7 @@ class LiveTrace:
         _WRITTEN.add(self.path)
         self._page: Any = None
 
-    def stage(self, stage: Stage, ir: Any, context: CompileContext) -> None:
+    def stage(self, stage: Stage, ir: StageIR, context: CompileContext) -> None:
         """Add a stage that is done, with its passes, and write the page."""
         self._write(_texts_of_stage(StageRecord(stage, 0.0, ir), context), context, None)
 

@@ -15,7 +15,7 @@ from mlirtri.lowering.core.stage import Code, CompileContext, Stage
 from mlirtri.lowering.frontend.python_to_ast import KernelTree
 
 
-def check_result(stage: Stage, result: Any, context: CompileContext) -> None:
+def check_result(stage: Stage, result: object, context: CompileContext) -> None:
     """Raise a `KernelError` unless the result is IR that the next stage can take."""
     expected, shown = _wanted(stage.kind)
     if not isinstance(result, expected):

@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir
 from mlirtri.errors import Note, PassFailedError, Span
-from mlirtri.lowering.core.stage import CompileContext, Stage
+from mlirtri.lowering.core.stage import CompileContext, Stage, StageIR
 from mlirtri.lowering.toolchain.mlir_passes import explain
 
 _TENSORS = ("builtin.module", "func", "linalg", "tensor", "arith", "math", "complex", "scf")
@@ -29,7 +29,7 @@ MLIR_CONTRACTS: dict[str, tuple[str, ...]] = {
 Problem = tuple[str, "Span | None"]
 
 
-def verify(stage: Stage, module: Any, context: CompileContext) -> None:
+def verify(stage: Stage, module: StageIR, context: CompileContext) -> None:
     """Check a module against the contract of `stage`; raises `PassFailedError`."""
     if stage.kind == "mlir":
         _complain(stage, _mlir_problems(module, MLIR_CONTRACTS.get(stage.name)))
@@ -40,7 +40,7 @@ def verify(stage: Stage, module: Any, context: CompileContext) -> None:
     verify_form(stage, module)
 
 
-def verify_form(stage: Stage, module: Any) -> None:
+def verify_form(stage: Stage, module: StageIR) -> None:
     """Run MLIR's or TVM's verifier; raises `PassFailedError`."""
     if stage.kind == "mlir":
         _verify_mlir(stage, module)

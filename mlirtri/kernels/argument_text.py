@@ -155,7 +155,7 @@ def data_for(name: str, type_: TensorType, given: Any, device: str) -> Any:
     return random_tensor(name, type_, device, given.bounds if isinstance(given, Tensor) else None)
 
 
-def summary(result: Any, name: str = "result") -> list[str]:
+def summary(result: object, name: str = "result") -> list[str]:
     """Return one or two lines per value of a kernel's result: dtype, shape, first values."""
     if result is None:
         return [f"{name}: None"]

@@ -80,6 +80,6 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def content_key(*parts: Any) -> str:
+def content_key(*parts: object) -> str:
     """Return a digest of the texts that decide a kernel."""
     return blake2b("\0".join(str(part) for part in parts).encode(), digest_size=16).hexdigest()

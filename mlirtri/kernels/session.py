@@ -22,7 +22,7 @@ from mlirtri.kernels.kernel import Compiled, Kernel
 from mlirtri.kernels.options import Options, content_key, language_options, resolved
 from mlirtri.lowering.core.interface import KernelSource, Specialization
 from mlirtri.lowering.core.recursion import more_frames
-from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.stage import CompileContext, StageIR
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.frontend.graph.kernel_graph import KernelGraph
@@ -71,7 +71,7 @@ class Elaborated:
         """Whether the cache may have the kernel: not one with edited stages."""
         return self.observer.override_folder is None
 
-    def finished(self, records: Mapping[str, StageRecord], ir: Any, cache: MutableMapping[Any, Kernel]) -> Compiled:
+    def finished(self, records: Mapping[str, StageRecord], ir: StageIR, cache: MutableMapping[Any, Kernel]) -> Compiled:
         """Return the kernel of the later stages' records and the last one's result, and put it into the cache."""
         context = self.front.context
         complete = Compilation(context, {**self.front.records, **records}, ir)

@@ -33,22 +33,22 @@ def semantics_of(values: Any, function: Callable[..., Any]) -> str:
     return "numpy" if "numpy" in named and "torch" not in named else "torch"
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
-def is_other_array(value: Any) -> bool:
+def is_other_array(value: object) -> bool:
     """Return whether an array means something else: its own rules for elements that are hidden, or for `*`."""
     # numpy.ma loads when it is first asked for, which takes longer than the rest of this package.
     is_plain = type(value) is np.ndarray or not isinstance(value, np.ndarray)
     return not is_plain and isinstance(value, (np.ma.MaskedArray, np.matrix))
 
 
-def is_torch(value: Any) -> bool:
+def is_torch(value: object) -> bool:
     return hasattr(value, "data_ptr") and hasattr(value, "requires_grad")
 
 
-def is_dlpack(value: Any) -> bool:
+def is_dlpack(value: object) -> bool:
     """Return whether a value is a tensor of another library, such as JAX's or CuPy's, that DLPack can hand over."""
     return hasattr(type(value), "__dlpack__") and not is_torch(value) and not is_array(value)
 

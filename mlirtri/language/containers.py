@@ -26,12 +26,12 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 """Kinds of parameters that take the rest of a call's arguments: a tuple, or a dict."""
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Return whether an element is a tensor or an array, real or abstract, or a value of a graph."""
     return is_array(value) or is_torch(value) or isinstance(value, Tensor) or hasattr(type(value), "__mlirtri_value__")
 
 
-def is_container(value: Any) -> bool:
+def is_container(value: object) -> bool:
     """Return whether an argument's elements are parameters of their own: a dict, or a tuple or list with tensors."""
     if isinstance(value, dict):
         return True

@@ -42,7 +42,7 @@ def written(values: Named, originals: Named) -> tuple[str, ...]:
     )
 
 
-def host_array(value: Any) -> np.ndarray:
+def host_array(value: object) -> np.ndarray:
     """Return a tensor's or a number's value as an array on the host, without a copy where there is one."""
     if is_torch(value):
         value = as_array(value.detach().cpu().resolve_conj().resolve_neg().contiguous())

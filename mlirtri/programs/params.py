@@ -61,7 +61,7 @@ class Params(MutableMapping[str, Any]):
         return f"<mlirtri params {types or 'none'}>"
 
 
-def why_not_held(value: Any) -> str | None:
+def why_not_held(value: object) -> str | None:
     """Return why a kernel cannot take a tensor, as the end of a sentence, or None."""
     layout = getattr(value, "layout", None)
     if layout is not None and str(layout) != "torch.strided":

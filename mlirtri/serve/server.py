@@ -203,7 +203,7 @@ def _kept(connection: socket.socket) -> tuple[Any, list[int]]:
 
 
 def _is_gone(connection: socket.socket) -> bool:
-    """Whether the client has closed the connection: it did not want to wait, and runs its command by itself."""
+    """Return whether the client has closed the connection: it did not want to wait, and runs its command by itself."""
     return bool(select.select([connection], [], [], 0)[0]) and not connection.recv(1, socket.MSG_PEEK)
 
 

@@ -20,7 +20,7 @@ LINES_PER_CHUNK = 4096
 Origins = tuple[tuple[str, int], ...]
 
 
-def packed(data: Any) -> str:
+def packed(data: object) -> str:
     """Return JSON in zlib's format as Base64."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     return base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 6)).decode()

@@ -187,7 +187,7 @@ def _is_narrowed_sum(generic: ir.Operation) -> bool:
 
 
 def _adds_narrow(generic: ir.Operation) -> bool:
-    """Whether the body yields the sum of the accumulator and a widened number."""
+    """Return whether the body yields the sum of the accumulator and a widened number."""
     block = generic.regions[0].blocks[0]
     addition = definition(terminator(block).operands[0])
     if addition is None or addition.name != "arith.addf":
@@ -199,7 +199,7 @@ def _adds_narrow(generic: ir.Operation) -> bool:
 
 
 def _keeps_narrow(user: ir.Operation, position: int) -> bool:
-    """Whether a user of the memory does not read it, reads it as fp32 or less, or adds to it."""
+    """Return whether a user of the memory does not read it, reads it as fp32 or less, or adds to it."""
     if user.name in ("linalg.fill", "memref.dealloc", "memref.dim"):
         return True
     if user.name == "memref.load":

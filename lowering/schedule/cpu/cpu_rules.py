@@ -164,7 +164,7 @@ def fallback(function: PrimFunc, _target: Target) -> Schedule:
 
 
 def _reads_along_rows(block: BlockFacts) -> bool:
-    """Whether a block reduces along contiguous memory.
+    """Return whether a block reduces along contiguous memory.
 
     A load's innermost index is a reduction axis, and no load's is the innermost axis of the result, which would be
     vectorised instead.
@@ -206,7 +206,7 @@ def _common_rows(blocks: list[BlockFacts]) -> int:
 
 
 def _is_row(block: BlockFacts, dimension: int, last: BlockFacts) -> bool:
-    """Whether this dimension of a block's result is a spatial axis as long as the last block's."""
+    """Return whether this dimension of a block's result is a spatial axis as long as the last block's."""
     if dimension >= len(last.extents) or last.kinds[dimension] != "S":
         return False
     for write in block.writes:

@@ -232,12 +232,12 @@ class _Reader:
 
 
 def is_scalar(buffer: Buffer) -> bool:
-    """Whether a buffer has a single element (a scalar buffer)."""
+    """Return whether a buffer has a single element (a scalar buffer)."""
     return all(isinstance(size, tirx.IntImm) and size.value == 1 for size in buffer.ty.shape)
 
 
 def has_expensive_calls(expression: Expr) -> bool:
-    """Whether an expression calls a function such as `exp`."""
+    """Return whether an expression calls a function such as `exp`."""
     operators: list[Any] = []
     structural_walk(expression, (ir.Call, lambda call: operators.append(str(getattr(call.op, "name", "")))))
     return any(name.rsplit(".", 1)[-1] not in CHEAP_CALLS for name in operators)
@@ -266,14 +266,14 @@ _RULES = {
 
 
 def is_parallel(loop: Stmt, around: Sequence[LoopRange] = (), forms: Known | None = None) -> bool:
-    """Whether the iterations of `loop` are independent; `around` are the loops around it, outermost first."""
+    """Return whether the iterations of `loop` are independent; `around` are the loops around it, outermost first."""
     if INDEPENDENT in loop.annotations:
         return True
     return are_independent(accesses_of(loop.body, forms), range_of(loop, forms or {}), around)
 
 
 def are_independent(accesses: LoopAccesses, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
-    """Whether statements with these accesses may run in any order for the values of `loop`."""
+    """Return whether statements with these accesses may run in any order for the values of `loop`."""
     if accesses.is_opaque:
         return False
     groups: dict[Any, list[LoopAccess]] = {}
@@ -299,12 +299,12 @@ def _distinct(accesses: Iterable[LoopAccess]) -> list[LoopAccess]:
 
 
 def are_apart(access: LoopAccess, other: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
-    """Whether two accesses never have the same address in different iterations of a loop."""
+    """Return whether two accesses never have the same address in different iterations of a loop."""
     return _apart_when_later(access, other, loop, around) and _apart_when_later(other, access, loop, around)
 
 
 def are_disjoint(access: LoopAccess, other: LoopAccess, around: Sequence[LoopRange]) -> bool:
-    """Whether two accesses never have the same address, in any iterations of the loops around and inside."""
+    """Return whether two accesses never have the same address, in any iterations of the loops around and inside."""
     names = {inner.variable: (_OTHER, inner.variable) for inner in other.loops}
     ranges = [*around, *access.loops, *(inner.renamed(names) for inner in other.loops)]
     return any(
@@ -320,7 +320,7 @@ def _compared(access: LoopAccess, other: LoopAccess) -> list[tuple[Linear | None
 
 
 def _differ(form: Linear, other: Linear, ranges: Sequence[LoopRange]) -> bool:
-    """Whether one sum is always larger, or always smaller, than the other."""
+    """Return whether one sum is always larger, or always smaller, than the other."""
     distance = form - other
     return any(
         (bound := least(difference, ranges)) is not None and bound > 0 for difference in (distance, distance.times(-1))
@@ -328,7 +328,7 @@ def _differ(form: Linear, other: Linear, ranges: Sequence[LoopRange]) -> bool:
 
 
 def _apart_when_later(access: LoopAccess, later: LoopAccess, loop: LoopRange, around: Sequence[LoopRange]) -> bool:
-    """Whether `access` in some iteration never has the address of `later` in any later iteration."""
+    """Return whether `access` in some iteration never has the address of `later` in any later iteration."""
     current = variable(loop.variable)
     later_value = (current + variable(_GAP)).plus(1)
     gap = LoopRange(_GAP, Linear(), (loop.last - current).plus(-1) if loop.last else None)

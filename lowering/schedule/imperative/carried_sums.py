@@ -49,7 +49,7 @@ def sums_of(loop: Stmt) -> list[Sum] | None:
 
 
 def _are_apart(statements: list[Any], scalars: list[Any]) -> bool:
-    """Whether each scalar buffer is read by its own reduction only, perhaps by a bound variable."""
+    """Return whether each scalar buffer is read by its own reduction only, perhaps by a bound variable."""
     for scalar in scalars:
         names = [bind.var for bind in statements if isinstance(bind, tirx.Bind) and is_load(bind.value, scalar)]
         for statement in statements:

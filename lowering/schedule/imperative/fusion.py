@@ -78,7 +78,7 @@ def _last_two_fused(statements: Sequence[Any], around: Ranges) -> list[Any] | No
 
 
 def _may_move_before(loop: Stmt, statements: Sequence[Any]) -> bool:
-    """Whether definitions, allocations and stores after a loop may stand before it."""
+    """Return whether definitions, allocations and stores after a loop may stand before it."""
     others = [statement for statement in statements if not isinstance(statement, tirx.AllocBuffer)]
     if not others:
         return True
@@ -108,7 +108,7 @@ def _body_for(loop: Stmt, other: Any) -> Any:
 
 
 def _share_iterations(first: Any, second: Any, around: Ranges) -> bool:
-    """Whether each iteration of a loop depends on the one iteration of the loop before it, and on no other."""
+    """Return whether each iteration of a loop depends on the one iteration of the loop before it, and on no other."""
     if not structural_equal(first.extent, second.extent):
         return False
     accesses, other = accesses_of(first.body), accesses_of(_body_for(second, first))
@@ -148,7 +148,7 @@ def _branches(loop: Stmt) -> bool:
 
 
 def _vectorize_alike(first: Any, second: Any) -> bool:
-    """Whether both loops are contiguous in memory, or neither is: the fused loop is vectorised only where both are.
+    """Return whether both loops are contiguous in memory, or neither: a fused loop is vectorised where both are.
 
     Nested loops may be vectorised themselves, so an innermost loop fused with one has to be contiguous.
     """

@@ -103,7 +103,7 @@ def _all_parallel(nest: Any, depth: int, around: Ranges) -> bool:
 
 
 def sums_up(loop: Stmt, body: Stmt) -> bool:
-    """Whether the addresses of all stores to outer buffers are invariant in the loop."""
+    """Return whether the addresses of all stores to outer buffers are invariant in the loop."""
     accesses = accesses_of(body)
     stores = [access for access in accesses.shared if access.is_store]
     return bool(stores) and not accesses.is_opaque and all(_stays(store, loop.loop_var) for store in stores)

@@ -48,7 +48,7 @@ class Nest:
         return [axis.variable for axis in self.axes]
 
     def reaches_all(self) -> bool:
-        """Whether each axis is an index of the store, and runs over the whole dimension."""
+        """Return whether each axis is an index of the store, and runs over the whole dimension."""
         pairs = zip(self.store.indices, self.store.buffer.ty.shape, strict=True)
         sizes = {position: size for position, size in pairs if not (is_zero(position) and is_same(size, 1))}
         return len(sizes) == len(self.axes) and all(
@@ -175,13 +175,13 @@ def without_scalar(statement: Stmt) -> Stmt:
 
 
 def is_same(extent: Extent, size: Extent) -> bool:
-    """Whether second sizes, integers or expressions, are equal."""
+    """Return whether second sizes, integers or expressions, are equal."""
     first, second = (index(operand) if isinstance(operand, int) else operand for operand in (extent, size))
     return first is not None and structural_equal(first, second)
 
 
 def is_scaled(value: Expr) -> bool:
-    """Whether a value is a load, converted, or times an invariant float."""
+    """Return whether a value is a load, converted, or times an invariant float."""
     while isinstance(value, tirx.Cast):
         value = value.value
     if isinstance(value, tirx.Mul) and "float" in str(value.ty.dtype):

@@ -249,7 +249,7 @@ class _Steps:
 
 
 def runs_along_memory(plan: RowPlan, n: int) -> bool:
-    """Whether some operand of a nest is contiguous along its last axis within the row."""
+    """Return whether some operand of a nest is contiguous along its last axis within the row."""
     nest, inside = plan.nests[n], plan.inside[n]
     if not inside.groups:
         return True

@@ -135,7 +135,7 @@ def _scores(first: Product, middle: list[BlockNest]) -> tuple[Scores, list[Block
 
 
 def _reads_matrices(nest: BlockNest, scores: Any) -> bool:
-    """Whether a nest reads a matrix besides the scores, whose rows are better read one after the other."""
+    """Return whether a nest reads a matrix besides the scores, whose rows are better read one after the other."""
     others = [load for load in nest.loads if not load.source.same_as(scores)]
     return any(len([axis for axis in nest.plain(load.indices) if axis is not None]) > 1 for load in others)
 
@@ -156,7 +156,7 @@ def _at_same_element(nest: BlockNest, buffer: Buffer, indices: Sequence[Any]) ->
 
 
 def second_reads(second: Product, nest: BlockNest) -> bool:
-    """Whether the second product reads the result of a nest."""
+    """Return whether the second product reads the result of a nest."""
     return bool(loads_of(second.left, nest.target) or loads_of(second.right, nest.target))
 
 
@@ -182,7 +182,7 @@ def _dimensions(plan: RowPlan, scores: Any) -> tuple[int | None, ...] | None:
 
 
 def _fits(chain: Chain, axis_of: dict[Any, int | None]) -> bool:
-    """Whether the rows are the products' batch and row axes, and the second product reduces along the rows."""
+    """Return whether the rows are the products' batch and row axes, and the second product reduces along the rows."""
     first, second, extents = chain.first, chain.second, chain.rows.rows.extents
     if any(axis_of.get(axis.variable) is not None for axis in first.columns):
         return False

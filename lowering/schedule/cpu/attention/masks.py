@@ -225,7 +225,7 @@ true; whether all of a row are.
 
 
 def _hides(chain: Chain) -> bool:
-    """Whether the weight of minus infinity is 0."""
+    """Return whether the weight of minus infinity is 0."""
     kinds: dict[Any, int] = {chain.scores.target: _HIDDEN}
     for nest in chain.rows.nests:
         kind = _reduced(nest, kinds) if nest.is_reduction else None if nest.before else _kind(nest.store.value, kinds)

@@ -48,7 +48,7 @@ def attention(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def takes_attention(function: PrimFunc) -> bool:
-    """Whether the rule takes a function."""
+    """Return whether the rule takes a function."""
     chain = chain_of(function)
     return chain is not None and _has_blocks(chain)
 

@@ -160,7 +160,7 @@ def nest_of(schedule: Schedule, block: BlockFacts) -> FlatNest:
 
 
 def _is_narrowed(buffer: Buffer, block: Any, function: PrimFunc) -> bool:
-    """Whether every load of an fp64 buffer outside of the block that writes it is cast to fp32."""
+    """Return whether every load of an fp64 buffer outside of the block that writes it is cast to fp32."""
     if str(buffer.dtype) != "float64":
         return False
     casts: list[Any] = []

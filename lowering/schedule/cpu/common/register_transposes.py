@@ -161,7 +161,7 @@ def _power_below(extent: int) -> int:
 
 
 def has_conditions(body: Stmt) -> bool:
-    """Whether a statement contains a branch, as a statement or as an expression."""
+    """Return whether a statement contains a branch, as a statement or as an expression."""
     branches: list[object] = []
 
     def call(node: Expr) -> None:

@@ -36,7 +36,7 @@ def vector_store(store: Stmt, offset: Var, first: Expr, lanes: int) -> Stmt:
 
 
 def is_part(buffer: Buffer, indices: Sequence[Expr], offset: Var) -> bool:
-    """Whether an access is to one part of a complex element, and the next iteration accesses the next element."""
+    """Return whether an access is to one part of a complex element, and the next iteration's to the next element."""
     size = buffer.ty.shape[-1] if len(indices) > 1 else None
     if not isinstance(size, tirx.IntImm) or size.value != PARTS or not isinstance(indices[-1], tirx.IntImm):
         return False

@@ -54,7 +54,7 @@ def convolution(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def is_channels_first(product: Product | None) -> bool:
-    """Whether a product is a convolution of this layout: its right operand reads windows of an image's rows."""
+    """Return whether a product is a convolution of this layout: its right operand reads windows of an image's rows."""
     if product is None:
         return False
     image = padded(product.right)
@@ -74,12 +74,12 @@ def is_channels_first(product: Product | None) -> bool:
 
 
 def _slides(right: Any, product: Product) -> bool:
-    """Whether an index depends on a column and on the window; else the operand is a matrix with long rows."""
+    """Return whether an index depends on a column and on the window; else the operand is a matrix with long rows."""
     return any(depends(position, product.columns) and depends(position, product.reduced) for position in right.indices)
 
 
 def is_padded_channels_first(product: Product) -> bool:
-    """Whether a product is a convolution of this layout whose image is padded where it is read."""
+    """Return whether a product is a convolution of this layout whose image is padded where it is read."""
     if (
         not is_channels_first(product)
         or product.columns[-1].extent > MAX_PIXELS
@@ -101,7 +101,7 @@ def convolution_loops(contraction: Contraction, target: Target) -> Stmt | None:
 
 
 def _pads_channels(contraction: Contraction) -> bool:
-    """Whether a chunk copies the image channel by channel into a padded buffer; not for rows that are split."""
+    """Return whether a chunk copies the image channel by channel into a padded buffer; not for rows that are split."""
     is_short = contraction.columns[-1].extent <= MAX_PIXELS
     return is_short and padded_channel(contraction.right, contraction.columns, contraction.reduced, 1) is not None
 

@@ -47,7 +47,7 @@ def channels_last(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def is_channels_last(product: Product | None) -> bool:
-    """Whether a product is a convolution of this layout: indices of its left operand are sums with axes of its rows."""
+    """Return whether a product is a convolution of this layout: its left operand is indexed by sums with row axes."""
     if product is None or not product.rows or str(product.left.ty.dtype) != product.dtype:
         return False
     image = padded(product.left)
@@ -65,7 +65,7 @@ def is_channels_last(product: Product | None) -> bool:
 
 
 def is_padded_channels_last(product: Product) -> bool:
-    """Whether a product is a convolution of this layout whose image is padded where it is read."""
+    """Return whether a product is a convolution of this layout whose image is padded where it is read."""
     if not product.dtype.startswith("float") or not is_channels_last(product):
         return False
     image = padded_chunk(product.left, product.rows, product.reduced)

@@ -52,7 +52,7 @@ def depthwise(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def is_depthwise(product: Product) -> bool:
-    """Whether a product is a depthwise convolution with a small window, whose image may be padded where it is read."""
+    """Return whether a product is a depthwise convolution with a small window; its image may be padded when read."""
     if size_of(product.rows) > MAX_FILTERS or not product.dtype.startswith("float") or not product.columns:
         return False
     dtypes = {str(operand.ty.dtype) for operand in (product.left, product.right)}
@@ -79,7 +79,7 @@ def _image(operand: Expr) -> Padded | None:
 
 
 def _fits(chunk: PaddedChunk, columns: tuple[Axis, ...]) -> bool:
-    """Whether the copy for one row of the result is contiguous along the columns and at most a quarter of L2."""
+    """Return whether the copy for one row of the result is contiguous along the columns and at most a quarter of L2."""
     inner = columns[-1]
     last = chunk.sides[-1]
     others = [side.position.factor(inner.variable) for side in chunk.sides[:-1]]

@@ -63,7 +63,7 @@ def _constant(expression: Expr, axis: Any) -> int | None:
 
 
 def is_convolution(product: Product) -> bool:
-    """Whether a product is a convolution of which only the number of images is dynamic."""
+    """Return whether a product is a convolution of which only the number of images is dynamic."""
     axes = (*product.rows, *product.columns, *product.reduced, *product.batch[1:])
     if not all(isinstance(axis.extent, int) for axis in axes) or product.dtype not in ("float32", "float64"):
         return False

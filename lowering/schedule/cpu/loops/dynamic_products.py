@@ -276,14 +276,14 @@ class _Sequence:
         return stores, private, fused, moved
 
     def _overwrites(self, position: int, buffer: Buffer) -> bool:
-        """Whether a statement writes every element of a buffer and reads none: memory that results share in turn."""
+        """Return whether a statement writes every element of a buffer and reads none: results share its memory."""
         nest = self.nests[position]
         if nest is None or nest.names or not nest.store.buffer.same_as(buffer) or not nest.reaches_all():
             return False
         return not any(load.source.same_as(buffer) for load in loads_in(nest.store.value))
 
     def _may_precede(self, number: int, result: Any, operands: Sequence[Any]) -> bool:
-        """Whether a statement is independent of the product, and is a `Bind`, an allocation or a loop over a row."""
+        """Return whether a statement is independent of the product: a `Bind`, an allocation or a loop over a row."""
         statement, nest = self.statements[number], self.nests[number]
         is_line = nest is not None and len(nest.axes) == 1 and nest.reaches_all()
         if not (is_line or isinstance(statement, tirx.AllocBuffer | tirx.Bind)) or self._uses(number, result):

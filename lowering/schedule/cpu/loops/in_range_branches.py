@@ -169,6 +169,6 @@ def _accesses_elsewhere(loop: Any) -> list[Any]:
 
 
 def _is_large(buffer: Any) -> bool:
-    """Whether an array is large, or may be, by its size at run time."""
+    """Return whether an array is large, or may be, by its size at run time."""
     sizes = [size.value if isinstance(size, tirx.IntImm) else LARGE for size in buffer.shape]
     return prod(sizes) * int(buffer.dtype.bits) // 8 >= LARGE

@@ -53,7 +53,7 @@ def _is_pass(statement: Stmt) -> bool:
 
 
 def _becomes_vectors(loop: Stmt) -> bool:
-    """Whether a pass gets vectors here: in a scalar loop a prefetch per element would keep LLVM from making them."""
+    """Return whether a pass gets vectors here: in a scalar loop, a prefetch per element would keep LLVM from it."""
     fit = fit_of(loop)
     is_parallel = INDEPENDENT in loop.annotations
     return fit.is_good if is_parallel else fit.is_known and fit.lanes > 1 and sums_of(loop) is not None

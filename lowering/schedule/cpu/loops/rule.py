@@ -274,7 +274,7 @@ def _overlapping(loop: Stmt, count: Any, shape: Shape) -> Any:
 
 
 def _is_small_around_larger(loop: Stmt) -> bool:
-    """Whether a loop has too few iterations for all threads, and only contains a loop with more."""
+    """Return whether a loop has too few iterations for all threads, and only contains a loop with more."""
     inner = loop.body
     is_nest = isinstance(inner, tirx.For) and INDEPENDENT in inner.annotations
     static_extents = [

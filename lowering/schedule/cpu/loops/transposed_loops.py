@@ -115,7 +115,7 @@ def _is_static(loop: Stmt) -> bool:
 
 
 def _is_plain(loop: Stmt, chain: Sequence[Stmt]) -> bool:
-    """Whether a loop's iterations are independent, counted from 0, and as many for each iteration of the others."""
+    """Return whether a loop's iterations are independent, start at 0, and are as many in each of the other loops'."""
     is_counted = isinstance(loop.min, tirx.IntImm) and not loop.min.value and loop.step is None
     return (
         INDEPENDENT in loop.annotations

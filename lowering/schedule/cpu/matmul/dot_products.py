@@ -80,7 +80,7 @@ def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: 
 
 
 def _may_end_inside(inner: Axis, group: int) -> bool:
-    """Whether the last group may have fewer elements, as it may for a dynamic extent."""
+    """Return whether the last group may have fewer elements, as it may for a dynamic extent."""
     return not isinstance(inner.extent, int) or inner.extent % group != 0
 
 

@@ -98,7 +98,7 @@ def open_loops(contraction: Contraction, target: Target) -> Stmt:
 
 
 def are_dots(left: Expr, right: Expr, reduced: Sequence[Axis]) -> bool:
-    """Whether both operands are contiguous along a sum of static length, and the sum is long enough for vectors."""
+    """Return whether both operands are contiguous along a sum of static length that is long enough for vectors."""
     inner = reduced[-1]
     are_known = all(isinstance(axis.extent, int) for axis in reduced)
     return (
@@ -133,7 +133,7 @@ def _choose_way(contraction: Contraction) -> Contraction:
 
 
 def _is_plain(contraction: Contraction) -> bool:
-    """Whether operands are plain loads: any computation on them would be repeated for each group of columns."""
+    """Return whether operands are plain loads: any computation on them would be repeated for each group of columns."""
     return all(isinstance(operand, TensorLoad) for operand in (contraction.left, contraction.right))
 
 
@@ -183,7 +183,7 @@ def in_tiles(
 
 
 def _slides(product: Product) -> bool:
-    """Whether the right operand is read at sums of a column and a window's axis, as in convolutions."""
+    """Return whether the right operand is read at sums of a column and a window's axis, as in convolutions."""
     indices = [position for load in loads_in(product.right) for position in load.indices]
     return any(depends(position, product.columns) and depends(position, product.reduced) for position in indices)
 
@@ -220,7 +220,7 @@ def _contraction(product: Product, around: Surroundings) -> Contraction:
 
 
 def _packs_left(left: Any, product: Product) -> bool:
-    """Whether elements are computed, or a row's stride is so large that its elements evict each other from L1."""
+    """Return whether elements are computed, or a row's stride is so large that they evict each other from L1."""
     if not isinstance(left, TensorLoad):
         return True
     lines = size_of(product.reduced) * 64

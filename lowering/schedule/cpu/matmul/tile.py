@@ -294,7 +294,7 @@ def _private_buffer(buffer: Buffer, count: int) -> Any:
 
 
 def has_long_stores(contraction: Contraction) -> bool:
-    """Whether the stores are too long to unroll over the rows of a tile."""
+    """Return whether the stores are too long to unroll over the rows of a tile."""
     return len(contraction.stores) > UNROLLED_STORES or any(map(_has_call, contraction.stores))
 
 
@@ -320,7 +320,7 @@ def without_lets(stores: list[Stmt]) -> tuple[list[Stmt], list[Buffer]]:
 
 
 def _uses_names(store: Stmt) -> bool:
-    """Whether a bf16 value uses `Let` for more than to round it by its bits."""
+    """Return whether a bf16 value uses `Let` for more than to round it by its bits."""
     value = store.value
     if str(store.buffer.dtype) != HALF or not always_bound(value):
         return False

@@ -83,7 +83,7 @@ def _chosen(value: Expr, accumulator: Buffer) -> Any:
 
 
 def _computes(extremum: Extremum, values: Any) -> bool:
-    """Whether the accumulators' new values are those of this extremum, for all numbers but NaN."""
+    """Return whether the accumulators' new values are those of this extremum, for all numbers but NaN."""
     is_integer = "int" in str(extremum.term.ty.dtype)
     numbers: tuple[Any, ...] = (-100, -1, 2, 100) if is_integer else (-math.inf, -1.0, 2.0, math.inf)
     sign_bit = lowest(extremum.term) if extremum.is_unsigned else 0
@@ -145,7 +145,7 @@ class _Assignment:
         return meaning(*values)
 
     def _only_compares(self, node: Node) -> bool:
-        """Whether the constant in a comparison is infinite, or the other operand no number of the row."""
+        """Return whether the constant in a comparison is infinite, or the other operand no number of the row."""
         if not isinstance(node, _COMPARISONS):
             return True
         constants = [operand for operand in (node.a, node.b) if isinstance(operand, tirx.IntImm | tirx.FloatImm)]

@@ -172,7 +172,7 @@ def _vector(body: Stmt, axis: NestAxis, start: Any, lanes: int) -> Any:
 
 
 def _may_repeat(nest: FlatNest) -> bool:
-    """Whether iterations may be repeated: no load aliases, or may alias, a store."""
+    """Return whether iterations may be repeated: no load aliases, or may alias, a store."""
     written = nest.written
     if any(buffer in nest.inner for buffer in written):
         return False

@@ -71,7 +71,7 @@ def fp32_term(nest: FlatNest, accumulators: Accumulators) -> Expr | None:
 
 
 def has_blocks(row: NestAxis, lanes: int) -> bool:
-    """Whether a row is long enough for a block of two steps."""
+    """Return whether a row is long enough for a block of two steps."""
     return row.extent >= 2 * CHAINS * 2 * lanes
 
 

@@ -66,13 +66,13 @@ def window_loops(nest: FlatNest, accumulators: Accumulators, lanes: int, target:
 
 
 def is_window(nest: FlatNest) -> bool:
-    """Whether a reduction is over a small window that slides along the results' axes."""
+    """Return whether a reduction is over a small window that slides along the results' axes."""
     taps = prod(axis.extent for axis in nest.reduced)
     return taps <= MAX_TAPS and bool(nest.spatial) and _slides(nest)
 
 
 def _slides(nest: FlatNest) -> bool:
-    """Whether an operand's address varies along every axis of the results and the window, by 1 or 2 along the last.
+    """Return whether an operand's address varies along all axes of results and window, by 1 or 2 along the last.
 
     An operand shared by many results belongs to a product.
     """

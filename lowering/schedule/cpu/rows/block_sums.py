@@ -2,8 +2,8 @@
 
 A pass whose reductions are all such sums (`blocked_sums`) runs in blocks, with the error bound of `nests.wide_sums`::
 
-    for blocks:  terms[0:64] = 0
-                 for 16 strips: terms[0:64] += what fp64 would be given
+    for blocks:  terms[0:64] = 0                                  in fp32
+                 for 16 strips: terms[0:64] += the fp32 values that the fp64 sums widen
                  partial[0:16] += the four vectors' sums
     if a sum is infinite or NaN:  the pass again, in fp64        a block may overflow where fp64 does not
 """
@@ -50,7 +50,7 @@ def _before_widening(term: Expr) -> Any:
 
 
 def is_narrowed(nests: Sequence[BlockNest], buffer: Buffer) -> bool:
-    """Whether every load of a buffer is immediately cast to fp32 or less."""
+    """Return whether every load of a buffer is immediately cast to fp32 or less."""
     casts: list[Any] = []
     for nest in nests:
         for statement in (*nest.before, nest.store):
@@ -64,7 +64,7 @@ def is_narrowed(nests: Sequence[BlockNest], buffer: Buffer) -> bool:
 
 
 class BlockWriter(RowWriter):
-    """Writes the statements of one row."""
+    """Writes the statements of one row, with blocked sums in the passes that take them."""
 
     def __init__(self, plan: RowPlan, row: Sequence[Expr], parameters: Sequence[Buffer], ahead: Sequence[Any] = ()):
         super().__init__(plan, row, parameters, ahead)

@@ -31,7 +31,7 @@ def columns_of(plan: RowPlan) -> range | None:
 
 
 def _reads_across(plan: RowPlan, n: int, row: int) -> bool:
-    """Whether all loads of a nest that vary along this row axis are contiguous along it."""
+    """Return whether all loads of a nest that vary along this row axis are contiguous along it."""
     nest, axis = plan.nests[n], plan.rows.axes[n][row]
     loaded_axes = [nest.plain(load.indices) for load in nest.loads]
     return any(axis in axes for axes in loaded_axes) and all(axes[-1] == axis for axes in loaded_axes if axis in axes)

@@ -70,12 +70,12 @@ def plan_of(function: PrimFunc) -> RowPlan | None:
 
 
 def is_along_memory(plan: RowPlan) -> bool:
-    """Whether all reductions read contiguous elements of a row."""
+    """Return whether all reductions read contiguous elements of a row."""
     return all(runs_along_memory(plan, n) for n in plan.reducers)
 
 
 def only_finishes(nests: Sequence[BlockNest]) -> bool:
-    """Whether one reduction is followed only by work on its result, too little for a launch or a pass of its own."""
+    """Return whether one reduction is followed by work on its result alone, too little for a launch or a pass."""
     first, *others = nests
     if not others or not first.is_reduction or any(nest.is_reduction for nest in others):
         return False
@@ -101,7 +101,7 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def fits_cache(plan: RowPlan, target: Target) -> bool:
-    """Whether a row stays in cache from its first pass to its last; a tile size set by the user is accepted."""
+    """Return whether a row stays in cache from its first pass to its last; a tile size set by the user is accepted."""
     if target.row_tile is not None:
         return True
     if is_along_memory(plan):
@@ -127,7 +127,7 @@ def _most_across(plan: RowPlan) -> int:
 
 
 def has_enough_rows(plan: RowPlan, target: Target) -> bool:
-    """Whether there is a row, or a strip, for every thread, where threads are profitable."""
+    """Return whether there is a row, or a strip, for every thread, where threads are profitable."""
     together = 1 if is_along_memory(plan) else lanes_of_rows(plan)
     return profitable(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_ITERATIONS)
 
