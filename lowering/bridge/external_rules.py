@@ -14,6 +14,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge.builder import RelaxBuilder, rule, vdevice_of_all
 from mlirtri.lowering.external import relax_calls, tensorir_calls
 from mlirtri.lowering.external.calls import KIND, OUTLINED_LOOPS, declaration_of, dtypes_of, values_of
+from mlirtri.lowering.mlir_common.reading import symbol_name
 from mlirtri.lowering.toolchain.tvm_names import TensorType, relax
 
 Values = dict[str, str]
@@ -46,7 +47,7 @@ def _call(builder: RelaxBuilder, operation: ir.Operation) -> None:
     if function is None:
         raise UnsupportedOperationError("a call between functions of a module has no translation to Relax")
     if function.attributes[KIND].value == OUTLINED_LOOPS:
-        loops = builder.loops[function.attributes["sym_name"].value]
+        loops = builder.loops[symbol_name(function)]
         return builder.call(operation, loops.function, loops.name, operation.operands, loops.constants)
     values, dtypes = values_of(function), dtypes_of(function)
     if function.attributes[KIND].value == "device":

@@ -27,7 +27,7 @@ from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.external.calls import is_declaration
 from mlirtri.lowering.external.vdevices import devices_of
 from mlirtri.lowering.mlir_common.imperative import is_imperative
-from mlirtri.lowering.mlir_common.reading import dtype_of, shape_of
+from mlirtri.lowering.mlir_common.reading import dtype_of, shape_of, symbol_name
 from mlirtri.lowering.tir.primfunc import Names
 from mlirtri.lowering.toolchain.mlir_passes import run_rewrite
 from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, BlockBuilder, IRModule, TensorType, relax
@@ -59,7 +59,7 @@ def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IR
     unsupported = (problem for function in functions for problem in _unsupported(function))
     refuse(unsupported, "Relax", 'write it with other operations, or use pipeline="mlir"')
     block, devices = BlockBuilder(), devices_of(module)
-    symbols = [function.attributes["sym_name"].value for function in functions]
+    symbols = [symbol_name(function) for function in functions]
     names = Names(symbols)
     located = []
     for function in functions:
@@ -69,7 +69,7 @@ def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IR
     result = block.get()
     devices.put_into(result)
     for function, locations in located:
-        callee = result.get_global_var(function.attributes["sym_name"].value)
+        callee = result.get_global_var(symbol_name(function))
         result.update_func(callee, result[callee].with_attrs({BINDING_LOCATIONS: locations}))
     return result
 
@@ -80,7 +80,7 @@ def _translate_function(builder: RelaxBuilder, function: ir.Operation) -> None:
         name = builder.names.unique(name_of(argument.location) or f"arg{position}")
         builder.write(argument, relax.Var(name, builder.type_of(argument, builder.devices.home)))
     parameters = [builder.meaning(argument) for argument in body.arguments]
-    with builder.block.function(function.attributes["sym_name"].value, parameters):
+    with builder.block.function(symbol_name(function), parameters):
         for operation in body.operations:
             with errors_at(operation.operation):
                 _rule_of(operation.operation)(builder, operation.operation)

@@ -23,7 +23,7 @@ from mlirtri.lowering.mlir_backend.loops import bufferized_to_loops
 from mlirtri.lowering.mlir_common.attributes import strides_of
 from mlirtri.lowering.mlir_common.constants import global_constant
 from mlirtri.lowering.mlir_common.imperative import updates_of
-from mlirtri.lowering.mlir_common.reading import dtype_of
+from mlirtri.lowering.mlir_common.reading import dtype_of, symbol_name
 from mlirtri.lowering.runtime.planner import PARTS
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.tir.primfunc import Names
@@ -55,7 +55,7 @@ def lower_imperative(
 def loops_of(module: ir.Module, context: CompileContext) -> Loops:
     """Return the PrimFunc of a module of one function on static tensors without updates."""
     [function] = public_functions(module)
-    name, inputs = function.attributes["sym_name"].value, len(function.type.inputs)
+    name, inputs = symbol_name(function), len(function.type.inputs)
     return Loops(name, *_loops(module, context, inputs))
 
 
@@ -147,7 +147,7 @@ def _type(shape: Sequence[Any], dtype: DType) -> TensorType:
 
 def _constant(module: ir.Module, symbol: str) -> Any:
     for definition in operations_named(module, "memref.global"):
-        if definition.attributes["sym_name"].value == symbol:
+        if symbol_name(definition) == symbol:
             array = global_constant(definition)
             return relax.const(array, array.dtype.name)
     raise UnsupportedOperationError(f"the module has no constant {symbol!r}")

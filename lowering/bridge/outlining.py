@@ -21,7 +21,7 @@ from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import IMPORTED
 from mlirtri.lowering.mlir_common.cloning import clone_all, needed_by
 from mlirtri.lowering.mlir_common.imperative import is_imperative_operation, updates_of
-from mlirtri.lowering.mlir_common.reading import definition
+from mlirtri.lowering.mlir_common.reading import definition, symbol_name
 
 PROFITABLE_SIZE = 4096
 """Elements of the largest tensors of all products together from which on their schedules matter."""
@@ -61,7 +61,7 @@ def outline(module: ir.Module) -> dict[str, ir.Module]:
     for item in order:
         for operation in item.operations if isinstance(item, Subgraph) else [item]:
             operation.move_before(end)
-    symbol = function.attributes["sym_name"].value
+    symbol = symbol_name(function)
     named = {f"{symbol}_loops_{number}": subgraph for number, subgraph in enumerate(subgraphs)}
     with ir.Location.unknown():
         modules = {name: _function_of(subgraph, name) for name, subgraph in named.items()}

@@ -42,9 +42,9 @@ def call(
         tensors = builder.on_device(tensors)
     attributes = {f"{PREFIX}{key}": ir.StringAttr.get(value) for key, value in values.items()}
     attributes[KIND] = ir.StringAttr.get(kind)
-    dtypes = [kind.dtype.name for kind in (*(tensor.type for tensor in tensors), *types)]
+    dtypes = [type_.dtype.name for type_ in (*(tensor.type for tensor in tensors), *types)]
     attributes[DTYPES] = ir.ArrayAttr.get([ir.StringAttr.get(dtype) for dtype in dtypes])
-    results = [mlir_type(kind) for kind in types]
+    results = [mlir_type(type_) for type_ in types]
     function = ir.FunctionType.get([tensor.value.type for tensor in tensors], results)
     symbol = _declared(f"{kind}.{name}", function, attributes)
     operation = func.CallOp(results, symbol, [tensor.value for tensor in tensors], loc=builder.location)

@@ -71,7 +71,7 @@ def reassociation_of(reshape: ir.Operation) -> list[list[int]]:
     return [[axis.value for axis in group] for group in reshape.attributes["reassociation"]]
 
 
-def symbol_of(operation: ir.Operation | ir.OpView) -> str:
+def symbol_name(operation: ir.Operation | ir.OpView) -> str:
     """Return the name of a function, a global or another symbol."""
     return ir.StringAttr(operation.attributes["sym_name"]).value
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from mlirtri.dialect.bindings.mlir import all_operations_in, bytes_of_object, ir, operations_named, public_functions
 from mlirtri.errors import PassFailedError, UnsupportedOperationError
 from mlirtri.lowering.core.stage import Code, CompileContext
+from mlirtri.lowering.mlir_common.reading import symbol_name
 from mlirtri.lowering.spirv.bufferized_to_gpu import ATTACH, HELP
 from mlirtri.lowering.spirv.executable import SpirvExecutable
 from mlirtri.lowering.spirv.host_program import read_program
@@ -51,7 +52,7 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
         run_rewrite("binaries-of-spirv-modules", _keep_spirv_alone, module, context)
         run_passes(module, SERIALIZE, context)
         operations = operations_named(module, "gpu.binary")
-        binaries = {binary.attributes["sym_name"].value: _words(binary) for binary in operations}
+        binaries = {symbol_name(binary): _words(binary) for binary in operations}
     return Code(text, make(binaries))
 
 
@@ -109,14 +110,14 @@ def _relax_atomics(module: ir.Module) -> None:
 
 def _keep_spirv_alone(module: ir.Module) -> None:
     """Put each `spirv.module` into the `gpu.module` that it was made of, in place of the kernel."""
-    converted = {kernel.attributes["sym_name"].value.removeprefix(_PREFIX): kernel for kernel in _modules(module)}
+    converted = {symbol_name(kernel).removeprefix(_PREFIX): kernel for kernel in _modules(module)}
     for function in public_functions(module):
         function.operation.erase()
     for gpu_module in operations_named(module, "gpu.module"):
         block = gpu_module.regions[0].blocks[0]
         for operation in list(block.operations):
             operation.operation.erase()
-        spirv = converted[gpu_module.attributes["sym_name"].value]
+        spirv = converted[symbol_name(gpu_module)]
         block.append(spirv)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.lowering.core.size_program import SizeStep
 from mlirtri.lowering.core.untranslatable import bytes_of, refuse
-from mlirtri.lowering.mlir_common.reading import width_of
+from mlirtri.lowering.mlir_common.reading import symbol_name, width_of
 from mlirtri.lowering.spirv.bufferized_to_gpu import HELP
 from mlirtri.lowering.spirv.flat_buffers import SIZES
 
@@ -207,7 +207,7 @@ class _Reader:
         [found] = [
             each
             for each in operations_named(self.module, "memref.global")
-            if each.attributes["sym_name"].value == name and "initial_value" in each.attributes
+            if symbol_name(each) == name and "initial_value" in each.attributes
         ]
         elements = found.attributes["initial_value"]
         if not isinstance(elements, ir.DenseElementsAttr):

@@ -41,6 +41,7 @@ from mlirtri.lowering.mlir_common.attributes import (
     strides_of,
 )
 from mlirtri.lowering.mlir_common.imperative import updates_of
+from mlirtri.lowering.mlir_common.reading import symbol_name
 from mlirtri.lowering.sizes.infer_size_program import is_static, size_program
 from mlirtri.lowering.sizes.size_arguments import unknown_sizes, unknown_strides
 
@@ -107,7 +108,7 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
     inputs, results = _signature(module, function, path)
     names = [name_of(argument.location) or f"arg{index}" for index, argument in enumerate(arguments)][: len(inputs)]
     updates = _updates_of_mlir(module, function)
-    symbol = function.attributes["sym_name"].value
+    symbol = symbol_name(function)
     if function.operation.name == "llvm.func":
         from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import kernel_of  # late: with 12 files
 

@@ -32,17 +32,17 @@ class _Plain:
     """Copies of functions by identity, so that a recursive function calls its own copy."""
 
     def __init__(self, wrap: Wrapper | None) -> None:
-        self.made: dict[int, Callable[..., Any]] = {}
+        self.copies: dict[int, Callable[..., Any]] = {}
         self.wrap = wrap
 
     def of(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if id(function) in self.made:
-            return self.made[id(function)]
+        if id(function) in self.copies:
+            return self.copies[id(function)]
         names = dict(function.__globals__)
         closure = tuple(types.CellType() for _ in function.__closure__ or ())
         copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__, closure)
         copy.__kwdefaults__ = function.__kwdefaults__
-        self.made[id(function)] = copy
+        self.copies[id(function)] = copy
         for name in function.__code__.co_names:
             if name in names:
                 names[name] = self._value(names[name])

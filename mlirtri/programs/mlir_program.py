@@ -22,6 +22,7 @@ from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.importers.normalize.constants import take_constants
 from mlirtri.lowering.mlir_common.attribute_checks import check_attributes
 from mlirtri.lowering.mlir_common.attributes import DTYPE, argument_attributes, result_attributes
+from mlirtri.lowering.mlir_common.reading import symbol_name
 from mlirtri.programs.mlir_sources import BYTECODE, MODULE, contents_of, split_resources
 from mlirtri.programs.program import Program
 from mlirtri.programs.signless import SignlessKernel
@@ -154,7 +155,7 @@ def _split_constants(module: Any, file: str, resources: Mapping[str, bytes], ope
     give_locations(module, Span("-", 1, 1))
     with module.context, ir.Location.unknown(), _errors_in(file):
         take_constants(module, params, resources, operations)
-    functions = tuple(function.attributes["sym_name"].value for function in public_functions(module))
+    functions = tuple(symbol_name(function) for function in public_functions(module))
     # The parser does not know the text's file.
     text = re.sub(r'"-":(?=\d+:\d+)', lambda _: f"{ir_string(file)}:", print_complete(module))
     return Source(text, file, params, functions)

@@ -20,6 +20,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_torch.control_flow import carry_captured_tensors, with_branches
 from mlirtri.lowering.importers.from_torch.kernel_calls import KernelCall, known_size, with_kernels
 from mlirtri.lowering.mlir_common.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.reading import symbol_name
 
 LIBRARIES = (str(Path(torch.__file__).parent), str(Path(getfile(KernelError)).parent), "torch/fx/passes/")
 """Frames in here are no lines of the user's."""
@@ -111,7 +112,7 @@ def _refused(node: Any, error: Exception) -> UnsupportedOperationError:
 
 
 def _describe(module: ir.Module, graph: TorchGraph, context: CompileContext) -> None:
-    function = next(f for f in public_functions(module) if f.attributes["sym_name"].value == context.kernel)
+    function = next(f for f in public_functions(module) if symbol_name(f) == context.kernel)
     function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
     attributes = argument_attributes(function)
     placeholders = [node for node in graph.module.graph.nodes if node.op == "placeholder"]

@@ -21,7 +21,7 @@ from mlirtri.lowering.core.interface import RuntimeCheck
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import ERROR, KERNEL
 from mlirtri.lowering.mlir_common.linalg_builder import cast_to
-from mlirtri.lowering.mlir_common.reading import symbol_of
+from mlirtri.lowering.mlir_common.reading import symbol_name
 
 _OF_NUMBERS = {"!torch.int": ("torch_c.to_i64", "i64"), "!torch.float": ("torch_c.to_f64", "f64")}
 
@@ -71,7 +71,7 @@ def _import(importer: Any, location: ir.Location, node: Any, call: KernelCall) -
         operands = [
             _operand(importer, location, value, kind) for value, kind in zip(call.operands, kinds.inputs, strict=True)
         ]
-        symbol = ir.FlatSymbolRefAttr.get(symbol_of(function))
+        symbol = ir.FlatSymbolRefAttr.get(symbol_name(function))
         called = ir.Operation.create("func.call", kinds.results, operands, {"callee": symbol}).results
         checked = {check.index for check in call.checks}
         indices = [index for index in range(len(called) + len(checked)) if index not in checked]
@@ -88,7 +88,7 @@ def _import(importer: Any, location: ir.Location, node: Any, call: KernelCall) -
 def _added(module: ir.Module, call: KernelCall) -> ir.Operation:
     """Add the kernel's function to `module` under a name of its own."""
     parsed = ir.Module.parse(call.module, module.context)
-    taken = {symbol_of(operation) for operation in module.body.operations if "sym_name" in operation.attributes}
+    taken = {symbol_name(operation) for operation in module.body.operations if "sym_name" in operation.attributes}
     [source] = [operation for operation in parsed.body.operations if "sym_name" in operation.attributes]
     function = source.operation.clone(ir.InsertionPoint.at_block_begin(module.body))
     for attribute in [name for name in function.attributes if name not in ("sym_name", "function_type")]:

@@ -25,7 +25,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import BOUND, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_common.constants import numpy_dtype, operation_constant, resource_key
-from mlirtri.lowering.mlir_common.reading import symbol_of
+from mlirtri.lowering.mlir_common.reading import symbol_name
 
 LOADS = ("ml_program.global_load", "ml_program.global_load_const")
 STORE = "ml_program.global_store"
@@ -34,7 +34,7 @@ STORE = "ml_program.global_store"
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Lower all globals of `module`, in place; raises `UnsupportedOperationError`."""
     for variable in operations_named(module, "ml_program.global"):
-        name = symbol_of(variable)
+        name = symbol_name(variable)
         with errors_at(variable):
             _lower_global(module, variable, _accesses(module, name), name, context)
         variable.erase()

@@ -11,7 +11,7 @@ from mlirtri.errors import KernelError, Note, ParseError, UnsupportedOperationEr
 from mlirtri.lowering.core.interface import kernel_names
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import KIND
-from mlirtri.lowering.mlir_common.reading import symbol_of
+from mlirtri.lowering.mlir_common.reading import symbol_name
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 DROP = (Pass("symbol-dce", "functions that the entry does not need are not checked"),)
@@ -30,7 +30,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     if any(len(function.regions[0].blocks) > 1 for function in _functions(module).values()):
         run_passes(module, STRUCTURED, context)
     functions = _functions(module)
-    entry = functions[symbol_of(public_functions(module)[0])]
+    entry = functions[symbol_name(public_functions(module)[0])]
     if len(functions) > 1 or _calls(entry):
         _check_calls(entry, functions)
         run_passes(module, INLINE, context)
@@ -41,8 +41,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 def keep_entry(module: ir.Module, context: CompileContext) -> None:
     """Drop what the entry does not need; symbols keep their names. Raises `ParseError` without such an entry."""
     functions = public_functions(module)
-    kernels = kernel_names([symbol_of(function) for function in functions])
-    entries = [function for function in functions if kernels[symbol_of(function)] == context.kernel]
+    kernels = kernel_names([symbol_name(function) for function in functions])
+    entries = [function for function in functions if kernels[symbol_name(function)] == context.kernel]
     if not entries:
         raise ParseError(f"the module has no public function {context.kernel!r}")
     for operation in module.body.operations:
@@ -53,7 +53,7 @@ def keep_entry(module: ir.Module, context: CompileContext) -> None:
 
 def _functions(module: ir.Module) -> dict[str, ir.OpView]:
     return {
-        symbol_of(operation): operation
+        symbol_name(operation): operation
         for operation in module.body.operations
         if operation.operation.name == "func.func"
     }
@@ -78,9 +78,9 @@ def _check_calls(entry: ir.OpView, functions: dict[str, ir.OpView]) -> None:
     sizes: dict[str, int] = {}
     for name in order:
         sizes[name] = len(all_operations_in(functions[name])) + sum(sizes[callee] for callee in graph[name])
-    if sizes[symbol_of(entry)] > LARGEST_PROGRAM:
+    if sizes[symbol_name(entry)] > LARGEST_PROGRAM:
         raise UnsupportedOperationError(
-            f"{symbol_of(entry)!r} has {sizes[symbol_of(entry)]} operations once all calls are inlined",
+            f"{symbol_name(entry)!r} has {sizes[symbol_name(entry)]} operations once all calls are inlined",
             span_of(entry.location),
             help=f"up to {LARGEST_PROGRAM} are compiled",
         )

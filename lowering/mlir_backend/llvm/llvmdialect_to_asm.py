@@ -21,6 +21,7 @@ from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import COUNTS, 
 from mlirtri.lowering.mlir_backend.llvm.allocations import gives_status
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import symbol_of
 from mlirtri.lowering.mlir_common.attributes import SIGNATURE, noted_strides
+from mlirtri.lowering.mlir_common.reading import symbol_name
 from mlirtri.lowering.runtime.mlir_executable import Convention, MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.lowering.sizes.size_arguments import unknown_sizes, unknown_strides
@@ -37,7 +38,7 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
     updates = sorted(list(attributes[UPDATES])[1::2]) if UPDATES in attributes else []
     arguments = len(ir.TypeAttr(function.attributes["function_type"]).value.inputs)
     sizes = _sizes_to_pass(attributes, updates)
-    symbol = function.attributes["sym_name"].value
+    symbol = symbol_name(function)
     strides = unknown_strides(noted_strides(module))
     convention = Convention(
         symbol, arguments, tuple(updates), sizes, strides, gives_status(function), has_threads=bool(libraries)
@@ -47,7 +48,7 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
 
 
 def _kernel_function(module: ir.Module, context: CompileContext) -> ir.OpView:
-    functions = {candidate.attributes["sym_name"].value: candidate for candidate in public_functions(module)}
+    functions = {symbol_name(candidate): candidate for candidate in public_functions(module)}
     if (function := functions.get(symbol_of(context.kernel))) is not None:
         return function
     if len(functions) == 1:
