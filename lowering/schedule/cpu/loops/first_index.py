@@ -5,10 +5,15 @@ for k: first = min(select(p(k), k, LARGEST), first)      ──►
 while position + 64 <= n and not hit:  flags = p(position … position + 63);  hit = any(flags)
 if hit:  first = min(first, position + the first of the flags)
 else:    the scalar loop over the rest
+
+Rows of one array have ``offset + k`` in place of k: a row after the one that has it is skipped, since its indices are
+larger. Where p is ``select(c, q(k), r(k))``, as for the place of a number or of NaN, the search is for r, and the
+loop itself runs where c holds.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_in_register
@@ -16,9 +21,9 @@ from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip
 from mlirtri.lowering.schedule.cpu.loops.carried_reductions import combined
 from mlirtri.lowering.schedule.imperative.accesses import accesses_of
 from mlirtri.lowering.schedule.imperative.carried_sums import Sum
-from mlirtri.lowering.tir.statements import depends_on, index, is_load, new_buffer, plus, sequence
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, is_load, new_buffer, nodes_in, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Extent, Stmt, Var, tirx
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Extent, Stmt, Var, tirx, with_values
 
 VECTORS = 4
 """Vectors of comparisons between two branches."""
@@ -28,33 +33,59 @@ _ZERO = index(0)
 _NO, _YES = tirx.IntImm("int32", 0), tirx.IntImm("int32", 1)
 
 
+@dataclass(frozen=True)
+class _Search:
+    """What a loop finds: the first ``offset + k`` with a property."""
+
+    condition: Expr
+    offset: Expr | None
+    """None for 0."""
+    unlikely: Expr | None
+    """Where this holds it is another property; None where it never is."""
+
+
 def first_index(loop: Stmt, count: Extent) -> Stmt | None:
     """Return a loop of `count` iterations that finds such an index as a search; None for any other loop."""
     store = _store_of(loop)
-    condition = None if store is None else _condition_of(store, loop.loop_var)
-    lanes = 1 if condition is None else _lanes(loop, store.buffer)
+    search = None if store is None else _search_of(store, loop)
+    lanes = 1 if search is None else _lanes(loop, store.buffer)
     if lanes < 2 or not isinstance(loop.min, tirx.IntImm) or loop.min.value != 0 or loop.step is not None:
         return None
+    statement = _searched(loop, count, store, search, lanes)
+    if statement is None:
+        return None
+    if search.unlikely is not None:
+        statement = tirx.IfThenElse(search.unlikely, fresh(loop), statement)
+    if search.offset is None:
+        return statement
+    later = tirx.IfThenElse(tirx.GT(tirx.BufferLoad(store.buffer, [_ZERO]), search.offset), statement, None)
+    # The indices of a row grow unless their sum wraps.
+    is_whole = tirx.And(tirx.GE(search.offset, _ZERO), tirx.LT(search.offset, index(LARGEST)))
+    return tirx.IfThenElse(is_whole, later, fresh(loop))
+
+
+def _searched(loop: Stmt, count: Extent, store: Any, search: _Search, lanes: int) -> Any:
     width = VECTORS * lanes
     position, hit = new_buffer("position", "int64", 1), new_buffer("hit", "int32", 1)
     flag, flags = new_buffer("flag", "int32", 1), new_buffer("flags", "int32", 1, width)
-    mark = tirx.BufferStore(flag, tirx.Select(condition, _YES, _NO), [_ZERO])
+    mark = tirx.BufferStore(flag, tirx.Select(search.condition, _YES, _NO), [_ZERO])
     here = tirx.BufferLoad(position, [_ZERO])
     compared = strip(_with(loop.body, store, mark), loop.loop_var, here, Shape(VECTORS, lanes), {flag: flags})
     if compared is None:
         return None
     after = tirx.Select(tirx.NE(tirx.BufferLoad(hit, [_ZERO]), _NO), here, here + index(width))
     goes = tirx.And(tirx.LE(here + index(width), count), tirx.EQ(tirx.BufferLoad(hit, [_ZERO]), _NO))
-    search = sequence(
+    steps = sequence(
         compared, tirx.BufferStore(hit, _any(flags, lanes), [_ZERO]), tirx.BufferStore(position, after, [_ZERO])
     )
     [rest] = rest_loop(loop, here, count) or [None]
+    found = _found(store.buffer, here if search.offset is None else search.offset + here, flags, lanes)
     return sequence(
         *(tirx.AllocBuffer(buffer) for buffer in (position, hit, flags)),
         tirx.BufferStore(position, _ZERO, [_ZERO]),
         tirx.BufferStore(hit, _NO, [_ZERO]),
-        tirx.While(goes, search),
-        tirx.IfThenElse(tirx.NE(tirx.BufferLoad(hit, [_ZERO]), _NO), _found(store.buffer, here, flags, lanes), rest),
+        tirx.While(goes, steps),
+        tirx.IfThenElse(tirx.NE(tirx.BufferLoad(hit, [_ZERO]), _NO), found, rest),
     )
 
 
@@ -69,17 +100,44 @@ def _store_of(loop: Stmt) -> Any:
     return stores[0] if is_own and str(stores[0].buffer.dtype) == "int64" else None
 
 
-def _condition_of(store: Stmt, variable: Var) -> Expr | None:
-    """Return p of ``first = min(select(p(k), k, LARGEST), first)``; None for any other store."""
+def _search_of(store: Stmt, loop: Any) -> _Search | None:
+    """Return the search of ``first = min(select(p(k), offset + k, LARGEST), first)``; None for any other store."""
     value = store.value
     if not isinstance(value, tirx.Min):
         return None
     choice, old = (value.b, value.a) if is_load(value.a, store.buffer) else (value.a, value.b)
     if not is_load(old, store.buffer) or not isinstance(choice, tirx.Select):
         return None
-    is_index = isinstance(choice.true_value, tirx.Var) and choice.true_value.same_as(variable)
+    changing = [loop.loop_var, store.buffer]
+    offset = _offset_in(choice.true_value, loop.loop_var)
     is_none = isinstance(choice.false_value, tirx.IntImm) and choice.false_value.value >= LARGEST
-    return choice.condition if is_index and is_none and not depends_on(choice.condition, [store.buffer]) else None
+    if offset is None or not is_none or depends_on(choice.condition, [store.buffer]) or depends_on(offset, changing):
+        return None
+    binds = {bind.var: bind.value for bind in nodes_in(loop.body, tirx.Bind)}
+    if depends_on(offset, binds):
+        return None
+    is_first = isinstance(offset, tirx.IntImm) and offset.value == 0
+    condition, unlikely = choice.condition, None
+    if isinstance(condition, tirx.Select):
+        unlikely = with_values(condition.condition, binds)
+        if depends_on(unlikely, [*changing, *binds]):
+            unlikely = None
+        else:
+            condition = condition.false_value
+    return _Search(condition, None if is_first else offset, unlikely)
+
+
+def _offset_in(value: Expr, variable: Var) -> Expr | None:
+    """Return x of ``x + variable``, which may be a sum that wraps; None for any other expression."""
+    if isinstance(value, tirx.Var) and value.same_as(variable):
+        return _ZERO
+    if isinstance(value, tirx.Cast) and str(value.value.ty) == "int128":
+        value = value.value
+    if not isinstance(value, tirx.Add):
+        return None
+    sides = [side.value if isinstance(side, tirx.Cast) else side for side in (value.a, value.b)]
+    others = [side for side in sides if not (isinstance(side, tirx.Var) and side.same_as(variable))]
+    return others[0] if len(others) == 1 and str(others[0].ty) == "int64" else None
 
 
 def _lanes(loop: Stmt, result: Buffer) -> int:

@@ -121,3 +121,48 @@ def test_a_cheap_difference_is_computed_by_each_reader():
     text = normalized.compile(rows, scale).ir
     assert text["fused"].count("arith.subf") == 2
     assert "llvm.prefetch" in text["scheduled"]
+
+
+@mt.jit(semantics="numpy")
+def places(x: mt.Tensor[[ROWS, COLUMNS], None]):
+    return np.argmax(x), np.argmin(x, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_places_of_run_time_sizes_are_those_of_the_first(dtype, monkeypatch):
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", "1")
+    kernel = places.compile(mt.Tensor((mt.dyn, mt.dyn), getattr(mt, dtype)))
+    assert kernel.ir["scheduled"].count("while position") == 2
+    random = np.random.default_rng(0)
+    for shape in [(1, 1), (3, 700), (130, 65), (200, 64), (2, 5)]:
+        x = random.integers(-9, 9, shape).astype(dtype)  # many equal ones
+        check_places(x)
+        x[shape[0] // 2, -1] = x[-1, shape[1] // 3] = 100
+        check_places(x)
+        if dtype == "float32":
+            x[-1, 0] = x[shape[0] // 3, -1] = np.nan
+            check_places(x)
+            check_places(np.full(shape, -np.inf, dtype))
+
+
+def check_places(x):
+    place, of_rows = places(x)
+    assert place == x.argmax()
+    assert_array_equal(of_rows, x.argmin(1))
+
+
+@pytest.mark.parametrize("offset", [0, 5, -3, 2**63 - 70, -(2**63)])
+def test_first_index_with_an_offset_that_may_wrap(offset):
+    @mt.jit(semantics="numpy")
+    def first(x: mt.Tensor[[COLUMNS], mt.float32], offset: mt.int64):
+        smallest = np.int64(2**63 - 1)
+        for k in range(x.shape[0]):
+            smallest = min(smallest, offset + k if x[k] > 0 else np.int64(2**63 - 2))
+        return smallest
+
+    for hits in ([], [3], [99], [70, 150], [0, 199]):
+        x = np.zeros(200, np.float32)
+        x[hits] = 1
+        with np.errstate(over="ignore"):
+            expected = min([np.int64(2**63 - 2), *(np.int64(offset) + np.arange(200)[hits])])
+        assert first(x, offset) == expected, hits
