@@ -102,3 +102,16 @@ def channels_last(a: mt.Tensor[[2, 40, 6], mt.float32], w: mt.Tensor[[8, 6, 3], 
 
 # CHECK-LABEL: ===== channels_last: scheduled =====
 # CHECK: "mlirtri.schedule": "ChannelsLast"
+
+
+@mt.jit
+def gate(a: mt.Tensor[[16, 32], mt.float32], w: mt.Tensor[[32, 48], mt.float32], v: mt.Tensor[[32, 48], mt.float32]):
+    return F.silu(a @ w) * (a @ v)
+
+
+# Each chunk of the gate follows the same chunk of the other product.
+# CHECK-LABEL: ===== gate: scheduled =====
+# CHECK: "mlirtri.schedule": "ProductChain"
+# CHECK: for {{task|task_1}}
+# CHECK: T.exp
+# CHECK: def gate(

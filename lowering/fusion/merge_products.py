@@ -103,11 +103,15 @@ def _added_vector(add: ir.Operation, product: ir.Value, weights: set[ir.Value]) 
 def _splits_columns(reshape: ir.Operation) -> bool:
     """Return whether a reshape of a matrix splits its columns in two axes, and nothing computes with them before that.
 
+    An axis of size 1 before both may be one of the columns, where there is a single row.
     What scales or rotates a whole product is computed with it; columns that are split are moved, or read by heads.
     """
     kind = reshape.results[0].type
-    parts = [list(ir.ArrayAttr(part)) for part in ir.ArrayAttr(reshape.attributes["reassociation"])]
-    return len(parts) == 2 and len(parts[1]) == 2 and kind.has_static_shape
+    parts = [[int(axis) for axis in ir.ArrayAttr(part)] for part in ir.ArrayAttr(reshape.attributes["reassociation"])]
+    if len(parts) != 2 or len(parts[1]) < 2 or not kind.has_static_shape:
+        return False
+    *outer, _, _ = parts[1]
+    return all(kind.shape[axis] == 1 for axis in outer)
 
 
 def _merge(group: Sequence[_Projection]) -> None:

@@ -11,6 +11,7 @@ Read in this order:
 - `row_fusion.py`: calls merged into row kernels and attention; `row_merging.py` makes one PrimFunc of several.
 - `packed_weights.py`: weights packed for the products that read them, and other values of bound tensors alone, which
   are computed once, when the tensors are bound.
+- `product_joining.py`: products joined with products and elementwise calls that read them.
 - `explain_calls.py`: why two calls were fused or not.
 
 `lowering.interpreter`, `lowering.pipelines` and `kernels` may import it.

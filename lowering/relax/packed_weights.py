@@ -11,6 +11,7 @@ The runtime computes calls of marked functions when tensors are bound, not in ea
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
@@ -20,9 +21,9 @@ from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels
 from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_channels_last
 from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
 from mlirtri.lowering.schedule.cpu.matmul.packed_weights import WeightLayout, weight_layout
-from mlirtri.lowering.tir.blocks import NotStaticLoopsError
+from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.primfunc import LoopAxis, Statements, buffer, build, load, store
-from mlirtri.lowering.tir.product_recognition import Product, only_product
+from mlirtri.lowering.tir.product_recognition import Product, find_product
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import zero_of
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -75,6 +76,16 @@ def pack_weights(mod: IRModule, weights: Collection[Any]) -> IRModule:
     return relax.transform.DeadCodeElimination()(packing.builder.get())
 
 
+@dataclass(frozen=True)
+class _Operand:
+    """A parameter of a function that it reads packed."""
+
+    position: int
+    layout: WeightLayout
+    order: tuple[int, ...]
+    """For each axis of the parameter, its number in the layout; -1 for axes of size 1."""
+
+
 class _Packing:
     def __init__(self, mod: IRModule, weights: Collection[Any]):
         self.builder = BlockBuilder(mod)
@@ -83,8 +94,8 @@ class _Packing:
         self.functions = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
         self.packed: dict[tuple[Any, tuple[int, ...], tuple[int, ...]], Any] = {}
         """From a weight, the packed shape and the order of its axes to the variable of its packed copy."""
-        self.rewritten: dict[str, tuple[int, WeightLayout, tuple[int, ...], Any] | None] = {}
-        """By function: the packed parameter, its layout, the order of axes, and the new function."""
+        self.rewritten: dict[tuple[str, tuple[int, ...]], tuple[tuple[_Operand, ...], Any]] = {}
+        """By function and the positions of weights: the packed parameters, and the new function."""
 
     def block(self, block: Any) -> Any:
         self.is_dataflow = isinstance(block, relax.DataflowBlock)
@@ -96,45 +107,43 @@ class _Packing:
     def _bindings(self, binding: Any) -> Iterator[Any]:
         if operator_of(binding) == "relax.call_tir" and isinstance(binding.value.args[1], relax.Tuple):
             call, arguments = binding.value, list(binding.value.args[1].fields)
-            rewritten = self._rewritten(call.args[0].name_hint, arguments)
-            if rewritten is not None:
-                position, layout, order, callee = rewritten
-                key = (arguments[position], layout.shape, order)
+            operands, callee = self._rewritten(call.args[0].name_hint, arguments)
+            for operand in operands:
+                key = (arguments[operand.position], operand.layout.shape, operand.order)
                 if key not in self.packed:
-                    yield self._pack(key, layout)
-                arguments[position] = self.packed[key]
-                operands = [callee, relax.Tuple(arguments), *call.args[2:]]
-                yield relax.VarBinding(binding.var, relax.Call(call.op, operands, call.attrs, call.ty_args, call.span))
+                    yield self._pack(key, operand.layout)
+                arguments[operand.position] = self.packed[key]
+            if operands:
+                changed = [callee, relax.Tuple(arguments), *call.args[2:]]
+                yield relax.VarBinding(binding.var, relax.Call(call.op, changed, call.attrs, call.ty_args, call.span))
                 return
             if is_computed_once(binding.value, self.weights):
                 # A view of a weight, or several in one tensor.
                 self.weights.append(binding.var)
         yield binding
 
-    def _rewritten(self, name: str, arguments: list[Any]) -> Any:
-        """Return how a function reads one of its arguments packed; None where none is a weight to pack."""
+    def _rewritten(self, name: str, arguments: list[Any]) -> tuple[tuple[_Operand, ...], Any]:
+        """Return the arguments that a function reads packed, of those that are weights, and the function that does."""
         positions = tuple(number for number, argument in enumerate(arguments) if argument in self.weights)
         if not positions or name not in self.functions:
-            return None
-        if name not in self.rewritten:
-            self.rewritten[name] = self._rewrite(name)
-        rewritten = self.rewritten[name]
-        return rewritten if rewritten is not None and rewritten[0] in positions else None
+            return (), None
+        if (name, positions) not in self.rewritten:
+            self.rewritten[name, positions] = self._rewrite(name, positions)
+        return self.rewritten[name, positions]
 
-    def _rewrite(self, name: str) -> tuple[int, WeightLayout, tuple[int, ...], Any] | None:
+    def _rewrite(self, name: str, positions: Collection[int]) -> tuple[tuple[_Operand, ...], Any]:
         function = self.functions[name]
-        product = _product(function)
-        right = None if product is None else product.right
-        if product is None or not isinstance(right, TensorLoad) or _is_convolution(product):
-            return None
-        position = next((n for n, parameter in enumerate(function.params) if parameter.same_as(right.source)), None)
-        layout = None if position is None else weight_layout(product, right.source)
-        if position is None or layout is None or _loads(function, right.source) != 1:
-            return None
-        axes = [layout.column, *layout.reduced]
-        order = tuple(next((n for n, axis in enumerate(axes) if axis.variable.same_as(i)), -1) for i in right.indices)
-        callee = self.builder.add_func(_reading_packed(function, position, layout, order), f"{name}_packed")
-        return position, layout, order, callee
+        operands = tuple(
+            operand
+            for product in _products(function)
+            if (operand := _operand(function, product)) is not None and operand.position in positions
+        )
+        if not operands:
+            return (), None
+        packed = function
+        for operand in operands:
+            packed = _reading_packed(packed, operand)
+        return operands, self.builder.add_func(packed, f"{name}_packed")
 
     def _pack(self, key: Any, layout: WeightLayout) -> Any:
         weight, _, order = key
@@ -146,12 +155,28 @@ class _Packing:
         return relax.VarBinding(self.packed[key], value)
 
 
-def _product(function: PrimFunc) -> Product | None:
+def _products(function: PrimFunc) -> list[Product]:
+    """Return the products of a function whose reductions are all products."""
     try:
-        match = only_product(function)
+        reductions = [(facts, block) for facts, block in blocks_of(function) if not facts.is_spatial]
     except (NotStaticLoopsError, ValueError):
+        return []
+    products = [find_product(facts, block) for facts, block in reductions]
+    return [] if None in products else products
+
+
+def _operand(function: PrimFunc, product: Product) -> _Operand | None:
+    """Return how a product reads a parameter of its function packed; None where it reads none so."""
+    right = product.right
+    if not isinstance(right, TensorLoad) or _is_convolution(product):
         return None
-    return None if match is None else match[-1]
+    position = next((n for n, parameter in enumerate(function.params) if parameter.same_as(right.source)), None)
+    layout = None if position is None else weight_layout(product, right.source)
+    if position is None or layout is None or _loads(function, right.source) != 1:
+        return None
+    axes = [layout.column, *layout.reduced]
+    order = tuple(next((n for n, axis in enumerate(axes) if axis.variable.same_as(i)), -1) for i in right.indices)
+    return _Operand(position, layout, order)
 
 
 def _is_convolution(product: Product) -> bool:
@@ -169,8 +194,9 @@ def _loads(function: PrimFunc, source: Buffer) -> int:
     return sum(node.source.same_as(source) for node in loads)
 
 
-def _reading_packed(function: PrimFunc, position: int, layout: WeightLayout, order: tuple[int, ...]) -> PrimFunc:
-    """Return the function with its weight packed: its one load of it reads the packed copy."""
+def _reading_packed(function: PrimFunc, operand: _Operand) -> PrimFunc:
+    """Return the function with a weight packed: its one load of it reads the packed copy."""
+    position, layout, order = operand.position, operand.layout, operand.order
     weight = function.params[position]
     packed = buffer(f"{weight.name}_packed", layout.shape, str(weight.dtype))
     parameters = [packed if n == position else parameter for n, parameter in enumerate(function.params)]

@@ -6,7 +6,6 @@ operators that TVM cannot legalise (`PassFailedError` on their line).
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from mlirtri.errors import UnsupportedOperationError
@@ -21,10 +20,12 @@ from mlirtri.lowering.relax.legalized import (
     protect_arithmetic,
 )
 from mlirtri.lowering.relax.packed_weights import fixed_weights, mark_once, pack_weights
+from mlirtri.lowering.relax.product_joining import join_products
 from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
+from mlirtri.lowering.relax.row_merging import is_view
 from mlirtri.lowering.tir.product_recognition import mark_products
-from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, VIEW, IRModule, PrimFunc, relax, tirx
+from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, VIEW, IRModule, PrimFunc, relax
 from mlirtri.lowering.toolchain.tvm_passes import (
     CALLS,
     Pass,
@@ -41,25 +42,9 @@ def _mark_views(mod: IRModule) -> IRModule:
     views = {
         gv: function.with_attrs({VIEW: True})
         for gv, function in mod.functions_items()
-        if isinstance(function, PrimFunc) and _is_view(function)
+        if isinstance(function, PrimFunc) and is_view(function)
     }
     return IRModule({**dict(mod.functions_items()), **views}, attrs=mod.attrs) if views else mod
-
-
-def _is_view(function: PrimFunc) -> bool:
-    if len(function.params) != 2:
-        return False
-    source, target = (parameter.ty for parameter in function.params)
-    if not all(isinstance(kind, tirx.BufferType) for kind in (source, target)) or source.dtype != target.dtype:
-        return False
-    size = _size(source)
-    return size is not None and size == _size(target) and relax.analysis.has_reshape_pattern(function)
-
-
-def _size(kind: Any) -> int | None:
-    if not all(isinstance(extent, tirx.IntImm) for extent in kind.shape):
-        return None
-    return prod(int(extent) for extent in kind.shape)
 
 
 OPERANDS = Pass("FoldOperands", fold_operands, "a product reads its operands where a transpose or a cast has them from")
@@ -127,7 +112,14 @@ def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
     def by_rows(module: IRModule) -> IRModule:
         return fuse_rows(module, context.target, fixed_weights(module, context))
 
-    return (Pass("FuseRows", by_rows, why),)
+    rows = Pass("FuseRows", by_rows, why)
+    if context.target.is_cuda:
+        return (rows,)
+
+    def with_products(module: IRModule) -> IRModule:
+        return join_products(module, context.target, fixed_weights(module, context))
+
+    return rows, Pass("JoinProducts", with_products, "gates and rotations are part of the products that they read")
 
 
 def _refuse_operators(mod: IRModule) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.relax.packed_weights import computed_once
-from mlirtri.lowering.relax.row_merging import Launch, Merged, merged, merged_name
+from mlirtri.lowering.relax.row_merging import Merged, in_order, launch_of, merged, merged_call, merged_name
 from mlirtri.lowering.schedule.cpu.attention.rule import takes_attention
 from mlirtri.lowering.schedule.cpu.rows.columns import columns_of
 from mlirtri.lowering.schedule.cpu.rows.rule import (
@@ -34,7 +34,7 @@ from mlirtri.lowering.schedule.rows.nests import (
     refuse_better_rules,
 )
 from mlirtri.lowering.schedule.rows.plan import make_plan
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, ir, relax, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_walk
 from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
 Group = tuple[int, ...]
@@ -134,10 +134,11 @@ class _Search:
         self.block, self.target = block, target
         self.bindings = list(block.bindings)
         once = computed_once(self.bindings, weights) if weights else ()
+        self.weights = {*weights, *(self.bindings[index].var for index in once)}
         self.launches = {
             index: launch
             for index, candidate in enumerate(self.bindings)
-            if index not in once and (launch := _launch(candidate, mod))
+            if index not in once and (launch := launch_of(candidate, mod))
         }
         self.index_of = {binding.var: index for index, binding in enumerate(self.bindings)}
         self.reads = [sorted(self._read_by(binding)) for binding in self.bindings]
@@ -192,7 +193,12 @@ class _Search:
                 self._set(together)
 
     def _join_attention(self, index: int) -> None:
-        """Join a product with the row kernel and the product that feed it, if a schedule rule takes all three."""
+        """Join a product with the row kernel and the product that feed it, if a schedule rule takes all three.
+
+        Products of weights read them in the order in which they were packed once, which attention does not.
+        """
+        if any(argument in self.weights for argument in self.launches[index].arguments):
+            return
         for rows in self._producers((index,)):
             for source in self._producers(rows):
                 group = _union([source, rows, (index,)])
@@ -316,21 +322,6 @@ def _union(groups: Iterable[Group]) -> Group:
     return tuple(sorted({index for group in groups for index in group}))
 
 
-def _launch(binding: Any, mod: IRModule) -> Launch | None:
-    """Return the call of a binding that has one result and only tensors as arguments, constants included; else None."""
-    if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
-        return None
-    call = binding.value
-    function = mod[call.args[0]]
-    is_plain = len(call.args) == 2 and len(call.ty_args) == 1 and isinstance(call.ty_args[0], relax.TensorType)
-    arguments = tuple(call.args[1].fields)
-    if not is_plain or len(function.params) != len(arguments) + 1:
-        return None
-    if not all(isinstance(argument, (relax.Var, ir.GenericConst)) for argument in arguments):
-        return None
-    return Launch(binding, call.args[0].name_hint, function, arguments)
-
-
 def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) -> Iterator[Any]:
     """Yield the bindings, with each group's merged call in place of its last call and before its consumers."""
     group_of = {index: group for group in groups for index in group}
@@ -339,26 +330,10 @@ def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) ->
         unit: {group_of.get(source, (source,)) for index in unit for source in search.reads[index]} - {unit}
         for unit in units
     }
-    units.sort(key=lambda unit: unit[-1])
-    emitted: set[Group] = set()
-    while units:
-        unit = next(candidate for candidate in units if needed[candidate] <= emitted)
-        units.remove(unit)
-        emitted.add(unit)
+    for unit in in_order(units, needed):
         yield from [search.bindings[unit[0]]] if len(unit) == 1 else _call(search, unit, builder)
 
 
 def _call(search: _Search, group: Group, builder: BlockBuilder) -> Iterator[Any]:
-    replacement = search.merged(group)
     name = merged_name([search.launches[index].name for index in group])
-    callee = builder.add_func(replacement.function, name)
-    if len(replacement.results) == 1:
-        yield relax.VarBinding(
-            replacement.results[0], relax.call_tir(callee, relax.Tuple(replacement.arguments), replacement.types[0])
-        )
-        return
-    value = builder.normalize(relax.call_tir(callee, relax.Tuple(replacement.arguments), list(replacement.types)))
-    several = relax.DataflowVar(name, value.ty)
-    yield relax.VarBinding(several, value)
-    for index, result in enumerate(replacement.results):
-        yield relax.VarBinding(result, builder.normalize(relax.TupleGetItem(several, index)))
+    return merged_call(search.merged(group), name, builder)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from mlirtri.lowering.relax.legalized import block_with
 from mlirtri.lowering.toolchain.tvm_names import (
+    BlockBuilder,
+    IRModule,
     Node,
     PrimFunc,
     SBlock,
@@ -22,11 +25,16 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tvm,
     with_values,
 )
+from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
 _WORDS = 4
 _FLOATS = ("float32", "float64", "float16")
 _LITERALS = (*_FLOATS, "int32", "int64", "bool")
 _renewed = tvm.get_global_func("s_tir.RenewDefs")
+
+
+Unit = tuple[int, ...]
+"""Positions of calls in a dataflow block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +56,38 @@ class Merged:
     results: tuple[Any, ...]
     """The Relax variables of the results, in the order of the outputs."""
     types: tuple[Any, ...]
+
+
+def is_view(function: PrimFunc) -> bool:
+    """Return whether a function only reshapes its operand."""
+    if len(function.params) != 2:
+        return False
+    source, target = (parameter.ty for parameter in function.params)
+    if not all(isinstance(kind, tirx.BufferType) for kind in (source, target)) or source.dtype != target.dtype:
+        return False
+    size = _size(source)
+    return size is not None and size == _size(target) and relax.analysis.has_reshape_pattern(function)
+
+
+def _size(kind: Any) -> int | None:
+    if not all(isinstance(extent, tirx.IntImm) for extent in kind.shape):
+        return None
+    return prod(int(extent) for extent in kind.shape)
+
+
+def launch_of(binding: Any, mod: IRModule) -> Launch | None:
+    """Return the call of a binding that has one result and only tensors as arguments, constants included; else None."""
+    if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
+        return None
+    call = binding.value
+    function = mod[call.args[0]]
+    is_plain = len(call.args) == 2 and len(call.ty_args) == 1 and isinstance(call.ty_args[0], relax.TensorType)
+    arguments = tuple(call.args[1].fields)
+    if not is_plain or len(function.params) != len(arguments) + 1:
+        return None
+    if not all(isinstance(argument, (relax.Var, ir.GenericConst)) for argument in arguments):
+        return None
+    return Launch(binding, call.args[0].name_hint, function, arguments)
 
 
 def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged:
@@ -138,3 +178,28 @@ def merged_name(names: Sequence[str]) -> str:
     if len(distinct) <= _WORDS:
         return "_".join(distinct)
     return "_".join([*distinct[: _WORDS - 1], f"and_{len(distinct) - _WORDS + 1}_more"])
+
+
+def in_order(units: Sequence[Unit], needed: Mapping[Unit, Collection[Unit]]) -> Iterator[Unit]:
+    """Yield groups of calls, each after those that it needs, and otherwise in the order of their last calls."""
+    pending, emitted = sorted(units, key=lambda unit: unit[-1]), set()
+    while pending:
+        unit = next(candidate for candidate in pending if emitted.issuperset(needed[candidate]))
+        pending.remove(unit)
+        emitted.add(unit)
+        yield unit
+
+
+def merged_call(replacement: Merged, name: str, builder: BlockBuilder) -> Iterator[Any]:
+    """Yield the bindings that call a merged function, which `builder` takes by this name, and name its results."""
+    callee = builder.add_func(replacement.function, name)
+    if len(replacement.results) == 1:
+        yield relax.VarBinding(
+            replacement.results[0], relax.call_tir(callee, relax.Tuple(replacement.arguments), replacement.types[0])
+        )
+        return
+    value = builder.normalize(relax.call_tir(callee, relax.Tuple(replacement.arguments), list(replacement.types)))
+    several = relax.DataflowVar(name, value.ty)
+    yield relax.VarBinding(several, value)
+    for index, result in enumerate(replacement.results):
+        yield relax.VarBinding(result, builder.normalize(relax.TupleGetItem(several, index)))

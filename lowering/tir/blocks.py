@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -227,19 +227,19 @@ def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Any]) ->
     return spatial, reduced
 
 
-def inline_cheap(schedule: Schedule) -> None:
-    """Inline spatial blocks into their consumers, unless that computes something expensive twice.
+def inline_cheap(schedule: Schedule, kept: Collection[str] = ()) -> None:
+    """Inline spatial blocks into their consumers, unless they are `kept` or that computes something expensive twice.
 
     A block is asked again when one of its consumers has been inlined: it is read by other blocks then.
     """
-    handles = {block.name: block.handle for block in leaf_blocks(schedule)}
+    handles = {block.name: block.handle for block in leaf_blocks(schedule) if block.name not in kept}
     names, position = list(handles), 0
     while position < len(names):
         block = block_facts(schedule, handles[names[position]])
         producers = [str(schedule.get(handle).name_hint) for handle in schedule.get_producers(block.handle)]
         if block.is_spatial and _may_inline(schedule, block) and inlined(schedule, block):
             del names[position]
-            position = min([position, *(names.index(name) for name in producers)])
+            position = min([position, *(names.index(name) for name in producers if name not in kept)])
         else:
             position += 1
     for name in names:

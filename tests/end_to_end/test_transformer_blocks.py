@@ -106,14 +106,44 @@ def rotated(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     return x * angles.cos() + torch.cat((-second, first), -1) * angles.sin()
 
 
+class Phi(Llama):
+    """One matrix has queries, keys and values, another one the gate and what it is multiplied with."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(WIDTH, WIDTH + 2 * GROUPS * SIZE, bias=False)
+        self.both = nn.Linear(WIDTH, 8 * WIDTH, bias=False)
+
+    def forward(self, x):
+        angles = torch.arange(LENGTH)[:, None] * 10000.0 ** (torch.arange(SIZE) % (SIZE // 2) / -(SIZE // 2))
+        q, k, v = map(in_heads, self.project(self.first(x)).split((WIDTH, GROUPS * SIZE, GROUPS * SIZE), -1))
+        x = x + self.attended(rotated(q, angles), *map(self.repeated, (rotated(k, angles), v)), is_causal=True)
+        gate, up = self.both(self.second(x)).chunk(2, -1)
+        return x + self.narrow(up * F.silu(gate))
+
+
+class Step(Llama):
+    """One token of the same, after a cache of keys and values, which it returns with its own."""
+
+    def forward(self, x, keys, values):
+        angles = LENGTH * 10000.0 ** (torch.arange(SIZE) % (SIZE // 2) / -(SIZE // 2))
+        y = self.first(x)
+        q, k, v = (part(y).view(1, 1, -1, SIZE).transpose(1, 2) for part in (self.queries, self.keys, self.values))
+        keys, values = torch.cat((keys, rotated(k, angles)), 2), torch.cat((values, v), 2)
+        y = F.scaled_dot_product_attention(rotated(q, angles), keys, values, enable_gqa=True)
+        x = x + self.merge(y.transpose(1, 2).reshape(1, 1, WIDTH))
+        y = self.second(x)
+        return x + self.narrow(F.silu(self.gate(y)) * self.widen(y)), keys, values
+
+
 def compiled(block: type[nn.Module]):
     torch.manual_seed(0)
     module, x = block().eval(), torch.randn(1, LENGTH, WIDTH)
     return module, x, mt.from_torch(module, (x,))
 
 
-# Three of Llama's kernels make the table of angles, which all layers share.
-@pytest.mark.parametrize(("block", "kernels"), [(GPT2, 7), (ViT, 7), (BERT, 7), (Encoder, 7), (Llama, 13)])
+# Three of the kernels with rotary embeddings make the table of angles, which all layers share.
+@pytest.mark.parametrize(("block", "kernels"), [(GPT2, 7), (ViT, 7), (BERT, 7), (Encoder, 7), (Llama, 10), (Phi, 10)])
 def test_a_block_is_few_kernels(block, kernels):
     module, x, program = compiled(block)
     kernel = program.compile()
@@ -121,6 +151,18 @@ def test_a_block_is_few_kernels(block, kernels):
         torch.testing.assert_close(kernel(x), module(x), rtol=2e-5, atol=2e-5)
     assert kernel.stats["kernels"] <= kernels
     assert kernel.ir["scheduled"].count('"mlirtri.schedule": "Attention"') == 1
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_a_step_of_decoding_is_few_kernels(pipeline):
+    torch.manual_seed(0)
+    module, cache = Step().eval(), torch.randn(2, 1, GROUPS, LENGTH, SIZE)
+    inputs = torch.randn(1, 1, WIDTH), cache[0], cache[1]
+    kernel = mt.from_torch(module, inputs).compile(pipeline=pipeline)
+    with torch.no_grad():
+        for found, wanted in zip(kernel(*inputs), module(*inputs), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=2e-5, atol=2e-5)
+    assert kernel.stats["kernels"] <= {"linalg": 10, "relax": 14}[pipeline]
 
 
 def test_merged_weights_follow_another_state():

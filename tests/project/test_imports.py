@@ -171,7 +171,7 @@ LAYERS = (
                 "lowering.codegen lowering.external lowering.schedule.cpu lowering.schedule.cuda lowering.schedule.meta"
             ),
             "lowering.relax": (
-                "lowering.bridge.scalar lowering.external lowering.schedule.cpu.attention "
+                "lowering.bridge.scalar lowering.external lowering.schedule.cpu lowering.schedule.cpu.attention "
                 "lowering.schedule.cpu.convolution lowering.schedule.cpu.matmul lowering.schedule.cpu.rows "
                 "lowering.schedule.cuda lowering.schedule.rows"
             ),

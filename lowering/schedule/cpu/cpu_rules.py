@@ -23,6 +23,7 @@ from mlirtri.lowering.schedule.cpu.matmul.rule import matmul
 from mlirtri.lowering.schedule.cpu.nests.elementwise import element_loops
 from mlirtri.lowering.schedule.cpu.nests.reductions import reduction_loops
 from mlirtri.lowering.schedule.cpu.nests.windows import is_window
+from mlirtri.lowering.schedule.cpu.product_chains import product_chain
 from mlirtri.lowering.schedule.cpu.rows.rule import rows
 from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.tir.statements import fresh, sequence
@@ -271,6 +272,7 @@ CPU_RULES = (
     ("Convolution", _checked(convolution)),
     ("ChannelsLast", _checked(channels_last)),
     ("Depthwise", _checked(depthwise)),
+    ("ProductChain", _checked(product_chain)),
     ("Matmul", _checked(matmul)),
     ("Attention", _checked(attention)),
     ("Rows", _checked(rows)),

@@ -52,6 +52,36 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
     lanes = lanes_for(contraction.dtype)
     if contraction.way is Way.COLUMNS:
         return column_sums(contraction, lanes, target)
+    contraction, prologue, tiles, kind = _prepared(contraction, lanes, target, least)
+    return sequence(*prologue, _nests(contraction, lanes, target, tiles, kind))
+
+
+def paired_loops(first: Contraction, second: Contraction, target: Target) -> Stmt:
+    """Return the statements that compute two contractions of static sizes; `second` may read what `first` stores.
+
+    Where both have the same chunks, each chunk of the first is followed by that of the second, which then finds what
+    it reads in a cache: the second may read no others.
+    """
+    lanes = lanes_for(second.dtype)
+    if Way.COLUMNS in (first.way, second.way) or first.dtype != second.dtype:
+        return sequence(*(contraction_loops(contraction, target) for contraction in (first, second)))
+    prepared = [_prepared(contraction, lanes, target, 1) for contraction in (first, second)]
+    prologues = [statement for _, prologue, _, _ in prepared for statement in prologue]
+    nests = [_Nest(contraction, lanes, target, tiles, kind) for contraction, _, tiles, kind in prepared]
+    if nests[0].chunks != nests[1].chunks:
+        return sequence(*prologues, *(nest.statement() for nest in nests))
+
+    def task(position: Expr) -> Any:
+        return sequence(*(nest.task(position) for nest in nests))
+
+    kind = loop_kind(sum(nest.work for nest in nests), target)
+    return sequence(*prologues, for_loop("task", nests[0].tasks, task, kind))
+
+
+def _prepared(
+    contraction: Contraction, lanes: int, target: Target, least: int
+) -> tuple[Contraction, list[Any], Tiles, type[Tile]]:
+    """Return a contraction on the copies of its operands, the statements that make them, its tiles and their kind."""
     prologue: list[Any] = []
     if contraction.way is Way.DOTS:
         rows = size_of(contraction.rows)
@@ -59,7 +89,7 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
         tiles = Tiles(cut, _single_vectors(contraction, lanes))
         if contraction.transposes_right:
             contraction, prologue = transposed_right(contraction, target)
-        return sequence(*prologue, _nests(contraction, lanes, target, tiles, DotTile))
+        return contraction, prologue, tiles, DotTile
     if contraction.packs_left:
         contraction, statements = packed_left(contraction, target)
         prologue += statements
@@ -69,8 +99,7 @@ def contraction_loops(contraction: Contraction, target: Target, least: int = 1) 
         contraction, statements = packed_right(contraction, lanes, target)
         prologue += statements
     rows, columns = size_of(contraction.rows), size_of(contraction.columns)
-    tiles = tiles_for(rows, columns, lanes, vector_registers(), least)
-    return sequence(*prologue, _nests(contraction, lanes, target, tiles, Tile))
+    return contraction, prologue, tiles_for(rows, columns, lanes, vector_registers(), least), Tile
 
 
 def _nests(contraction: Contraction, lanes: int, target: Target, tiles: Tiles, kind: type[Tile]) -> Any:
@@ -117,6 +146,12 @@ class _Nest:
         if kind is Tile and (has_long_stores(contraction) or isinstance(tiles.vectors, OpenVectors)):
             shape = [tiles.rows.size, tiles.vectors.size * lanes]
             self.finished = temporary("finished", contraction.dtype, shape)
+        rows, vectors = tiles.rows, tiles.vectors
+        # At least 1: TVM reports divisions by 0 even in loops that it has proven empty.
+        self.row_chunks = self._named("row_chunks", at_least(_parts(rows.count, self.blocks.row_tiles), 1))
+        self.column_chunks = self._named(
+            "column_chunks", at_least(ceil_div(vectors.count, self.blocks.column_tiles), 1)
+        )
 
     def _named(self, name: str, value: Expr) -> Any:
         """Return a value, bound to a variable where it is an expression: repeated, it takes long to simplify."""
@@ -180,24 +215,31 @@ class _Nest:
         contraction, tiles = self.contraction, self.tiles
         return tiles.rows.total * tiles.vectors.total * size_of(contraction.batch) * size_of(contraction.reduced)
 
+    @property
+    def chunks(self) -> tuple[Any, ...]:
+        """Return what decides which rows and columns each task computes."""
+        blocks, extents = self.blocks, [axis.extent for axis in self.contraction.batch]
+        return self.tiles.rows, self.tiles.vectors, blocks.row_tiles, blocks.column_tiles, extents
+
+    @property
+    def tasks(self) -> Any:
+        """Return the number of tasks: chunks of rows and columns, for each batch."""
+        return size_of(self.contraction.batch) * self.row_chunks * self.column_chunks
+
+    def task(self, position: Expr) -> Any:
+        """Return the statements of one task."""
+        row_chunk, remaining = remainder(position, self.row_chunks), quotient(position, self.row_chunks)
+        column_chunk = remainder(remaining, self.column_chunks)
+        values = axis_values(self.contraction.batch, quotient(remaining, self.column_chunks))
+        body = for_loop("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
+        allocations = [tirx.AllocBuffer(buffer) for buffer in (self.sums, self.finished) if buffer is not None]
+        return sequence(*allocations, body)
+
     def statement(self, kind: Any = None) -> Any:
-        contraction, rows, vectors = self.contraction, self.tiles.rows, self.tiles.vectors
-        # At least 1: TVM reports divisions by 0 even in loops that it has proven empty.
-        row_chunks = self._named("row_chunks", at_least(_parts(rows.count, self.blocks.row_tiles), 1))
-        column_chunks = self._named("column_chunks", at_least(ceil_div(vectors.count, self.blocks.column_tiles), 1))
-        tasks = size_of(contraction.batch) * row_chunks * column_chunks
-
-        def task(position: Expr) -> Any:
-            row_chunk, remaining = remainder(position, row_chunks), quotient(position, row_chunks)
-            column_chunk = remainder(remaining, column_chunks)
-            values = axis_values(contraction.batch, quotient(remaining, column_chunks))
-            body = for_loop("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
-            allocations = [tirx.AllocBuffer(buffer) for buffer in (self.sums, self.finished) if buffer is not None]
-            return sequence(*allocations, body)
-
         if kind is None and isinstance(self.work, int):
             kind = loop_kind(self.work, self.target)
-        return sequence(*self.named, for_loop("task", tasks, task, kind))
+        tasks = for_loop("task", self.tasks, self.task, kind)
+        return sequence(*self.named, tasks)
 
     def _chunk(self, batch: Values, row_chunk: Any, column_chunk: Any, block: Any) -> Any:
         rows, blocks = self.tiles.rows, self.blocks

@@ -16,7 +16,7 @@ from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
 from mlirtri.lowering.schedule.cpu.common.loops import spatial
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import MAX_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_products import add_halves, in_groups, with_functions
-from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
+from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops, paired_loops
 from mlirtri.lowering.schedule.cpu.matmul.packed_weights import is_packed
 from mlirtri.lowering.schedule.cpu.matmul.surroundings import Surroundings, surroundings_of, with_statement
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
@@ -54,7 +54,7 @@ OPERATIONS_PER_SUM = 3
 def matmul(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the function with its product in tiles; None where there is no product, or tiles are not profitable."""
     match = only_product(function)
-    if match is None or not match[-1].fits_tiles or _slides(match[-1]):
+    if match is None or not is_tiled(match[-1]):
         return None
     return in_tiles(*match, _loops, target)
 
@@ -67,6 +67,21 @@ def _statements_for(contraction: Contraction, target: Target, least: int = 1) ->
     contraction = in_groups(contraction) if contraction.way is Way.TILES else contraction
     statement = contraction_loops(contraction, target, least)
     return with_functions(statement) if contraction.add is add_halves else statement
+
+
+def product_loops(product: Product, around: Surroundings, target: Target) -> Stmt:
+    """Return the statements of a product with its elementwise producers and consumers."""
+    return _loops(_contraction(product, around), target)
+
+
+def pair_loops(pair: Sequence[tuple[Product, Surroundings]], target: Target) -> Stmt:
+    """Return the statements of two products, of which the second reads only those elements of the first's result that
+    its own result has in the same places.
+    """
+    first, second = (_choose_way(_contraction(product, around)) for product, around in pair)
+    first, second = (in_groups(each) if each.way is Way.TILES else each for each in (first, second))
+    statement = paired_loops(first, second, target)
+    return with_functions(statement) if add_halves in (first.add, second.add) else statement
 
 
 def tile_loops(contraction: Contraction, target: Target) -> Stmt:
@@ -180,6 +195,11 @@ def in_tiles(
     # Stored values may contain `Let`, and are repeated for each vector.
     (unique,) = tirx.transform.ConvertSSA()(IRModule({"main": scheduled})).functions.values()
     return Schedule(unique.with_attrs({TILED_PRODUCT: True}))
+
+
+def is_tiled(product: Product) -> bool:
+    """Return whether tiles are profitable for a product, which is no convolution."""
+    return product.fits_tiles and not _slides(product)
 
 
 def _slides(product: Product) -> bool:

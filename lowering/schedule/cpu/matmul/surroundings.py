@@ -39,11 +39,13 @@ class Surroundings:
     """Buffers that are no longer allocated."""
 
 
-def surroundings_of(schedule: Schedule, blocks: list[BlockFacts], block: BlockFacts, product: Product) -> Surroundings:
-    """Return the elementwise blocks of a function that are computed with its product."""
+def surroundings_of(
+    schedule: Schedule, blocks: list[BlockFacts], block: BlockFacts, product: Product, end: int | None = None
+) -> Surroundings:
+    """Return the elementwise blocks of a function that are computed with its product: none from block `end` on."""
     position = next(number for number, candidate in enumerate(blocks) if candidate.name == block.name)
     left, right, producers = _with_producers(schedule, blocks[:position], [product.left, product.right])
-    followers = _followers(schedule, blocks[position + 1 :], product)
+    followers = _followers(schedule, blocks[position + 1 : end], product)
     absorbed = {block.name, *producers, *(name for name, _ in followers)}
     inner = schedule.get(schedule.get_sblock("root")).alloc_buffers
     read_outside = [read.buffer for other in blocks if other.name not in absorbed for read in other.reads]

@@ -1,0 +1,242 @@
+"""Join calls of products with calls that read their results: a relax → tir pass, after the fusion by rows.
+
+    gv = R.call_tir(cls.matmul, (x, wu))                                    the gate of a feed-forward layer:
+    gv1 = R.call_tir(cls.fused_matmul_silu_mul, (x, wg, gv))         ──►    one call of both products
+    gv2 = R.call_tir(cls.matmul, (x, w))                                    rotary embeddings of queries and keys:
+    gv3 = R.call_tir(cls.fused_slice_neg_concatenate_…, (gv2, sin, cos))
+                                                                     ──►    one call, with a result for each of both
+
+A reader of elements may take the product's result through reshapes, which it then computes itself. What is joined is
+what the rule `schedule.cpu.product_chains` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mlirtri.lowering.core.target import Target
+from mlirtri.lowering.relax.packed_weights import computed_once
+from mlirtri.lowering.relax.row_merging import (
+    Launch,
+    Merged,
+    in_order,
+    is_view,
+    launch_of,
+    merged,
+    merged_call,
+    merged_name,
+)
+from mlirtri.lowering.schedule.cpu.product_chains import takes_chain
+from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
+from mlirtri.lowering.tir.product_recognition import find_product
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_walk
+
+MOST_READERS = 8
+"""Elementwise calls that are joined with one product."""
+
+
+def join_products(mod: IRModule, target: Target, weights: Collection[Any] = ()) -> IRModule:
+    """Return the module with such calls joined; what depends on `weights` alone runs once, and joins none."""
+    builder = BlockBuilder(mod)
+    for gv, function in mod.functions_items():
+        if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
+            blocks = [_joined(block, mod, target, builder, weights) for block in function.body.blocks]
+            if any(new is not old for new, old in zip(blocks, function.body.blocks, strict=True)):
+                body = relax.SeqExpr(blocks, function.body.body)
+                changed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+                builder.update_func(gv, changed)
+    return builder.get()
+
+
+def _joined(block: Any, mod: IRModule, target: Target, builder: BlockBuilder, weights: Collection[Any]) -> Any:
+    if not isinstance(block, relax.DataflowBlock):
+        return block
+    search = _Search(block, mod, target, weights)
+    search.join()
+    return relax.DataflowBlock(list(search.rebuilt(builder))) if search.group_of else block
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Calls that become one: a product, with another one or the elementwise calls that read it."""
+
+    members: tuple[int, ...]
+    """Positions of bindings, in order."""
+    views: tuple[int, ...]
+    """Positions of reshapes that the call computes for its members, beside those for others."""
+
+    @property
+    def launches(self) -> tuple[int, ...]:
+        return tuple(sorted((*self.members, *self.views)))
+
+
+class _Search:
+    """The calls of a dataflow block, and which of them can be joined."""
+
+    def __init__(self, block: Any, mod: IRModule, target: Target, weights: Collection[Any]):
+        self.bindings, self.target = list(block.bindings), target
+        once = computed_once(self.bindings, weights) if weights else ()
+        self.launches: dict[int, Launch] = {
+            position: launch
+            for position, binding in enumerate(self.bindings)
+            if position not in once and (launch := launch_of(binding, mod))
+        }
+        self.position_of = {binding.var: position for position, binding in enumerate(self.bindings)}
+        self.reads = [self._read_by(binding) for binding in self.bindings]
+        self.readers: list[list[int]] = [[] for _ in self.bindings]
+        for position, read in enumerate(self.reads):
+            for source in read:
+                self.readers[source].append(position)
+        kinds = {launch.name: _kind(launch.function) for launch in self.launches.values()}
+        self.kinds = {position: kinds[launch.name] for position, launch in self.launches.items()}
+        self.group_of: dict[int, _Group] = {}
+        self._known: dict[Any, bool] = {}
+        """What the rule takes, by the form of a group: layers of a network are the same calls again and again."""
+
+    def _read_by(self, binding: Any) -> set[int]:
+        variables: list[Any] = []
+        structural_walk(binding.value, (relax.Var, variables.append), order="post")
+        return {self.position_of[variable] for variable in variables if variable in self.position_of}
+
+    def join(self) -> None:
+        """Find the groups, which share no calls."""
+        for product in [position for position, kind in self.kinds.items() if kind == "product"]:
+            if product in self.group_of:
+                continue
+            group = self._pair(product) or self._with_elements(product)
+            if group is not None:
+                self.group_of.update(dict.fromkeys(group.members, group))
+
+    def _pair(self, second: int) -> _Group | None:
+        """Return a product with another one, whose result it alone reads; None where there is none."""
+        for first in sorted(self.reads[second]):
+            if self.kinds.get(first) == "product" and first not in self.group_of and self.readers[first] == [second]:
+                group = self._group((first, second), ())
+                if group is not None:
+                    return group
+        return None
+
+    def _with_elements(self, product: int) -> _Group | None:
+        """Return a product with as many as possible of the elementwise calls that read it, or what those compute."""
+        chosen: dict[int, int | None] = {}
+        best: _Group | None = None
+        tried: set[int] = set()
+        while len(chosen) < MOST_READERS:
+            readers = {
+                reader: view
+                for reader, view in self._element_readers((product, *chosen))
+                if reader not in self.group_of and reader not in tried and reader not in chosen
+            }
+            if not readers:
+                break
+            together = self._group((product, *chosen, *readers), (*chosen.values(), *readers.values()))
+            if together is None and len(readers) > 1:
+                readers = dict([next(iter(readers.items()))])
+                together = self._group((product, *chosen, *readers), (*chosen.values(), *readers.values()))
+            if together is not None:
+                best, chosen = together, {**chosen, **readers}
+            else:
+                tried.update(readers)
+        return best
+
+    def _element_readers(self, members: Sequence[int]) -> Iterator[tuple[int, int | None]]:
+        """Yield the elementwise calls that read a product or its readers, and the reshape through which they do."""
+        product = members[0]
+        for reader in sorted(reader for member in members for reader in self.readers[member]):
+            if self.kinds.get(reader) == "elements" and self._last_product(reader) <= product:
+                yield reader, None
+            if self.kinds.get(reader) == "view":
+                for behind in self.readers[reader]:
+                    if self.kinds.get(behind) == "elements" and self._last_product(behind) <= product:
+                        yield behind, reader
+
+    def _last_product(self, reader: int) -> int:
+        """Return the last product that a call reads itself or through a reshape; -1 for none."""
+        sources = set(self.reads[reader])
+        for view in [source for source in sources if self.kinds.get(source) == "view"]:
+            sources |= self.reads[view]
+        return max((source for source in sources if self.kinds.get(source) == "product"), default=-1)
+
+    def _group(self, members: Sequence[int], views: Sequence[int | None]) -> _Group | None:
+        """Return the group of these calls; None where the order of calls or the rule does not allow it."""
+        group = _Group(tuple(sorted(members)), tuple(sorted({view for view in views if view is not None})))
+        return None if self._is_circular(group) or not self._is_taken(group) else group
+
+    def _sources(self, group: _Group) -> set[int]:
+        return {source for launch in group.launches for source in self.reads[launch]}.difference(group.launches)
+
+    def _is_circular(self, group: _Group) -> bool:
+        """Return whether something outside of a group reads one of its results, and the group reads what comes of it.
+
+        Its reshapes are computed for others as well, after the group's call.
+        """
+        sources, visited = self._sources(group), set(group.members)
+        pending = {reader for member in group.members for reader in self.readers[member]} - visited
+        while pending:
+            position = pending.pop()
+            unit = self.group_of[position].members if position in self.group_of else (position,)
+            if not sources.isdisjoint(unit):
+                return True
+            visited.update(unit)
+            is_own_view = position in group.views
+            readers = {reader for member in unit for reader in self.readers[member]}
+            pending |= (readers.difference(group.members) if is_own_view else readers) - visited
+        return False
+
+    def _is_taken(self, group: _Group) -> bool:
+        form = self._form(group)
+        if form not in self._known:
+            self._known[form] = takes_chain(self._merged(group).function, self.target)
+        return self._known[form]
+
+    def _form(self, group: _Group) -> tuple[Any, ...]:
+        """Return what decides the merged function of a group, besides names."""
+        numbers: dict[Any, int] = {}
+        calls = []
+        for position in group.launches:
+            launch = self.launches[position]
+            read = tuple(numbers.setdefault(argument, len(numbers)) for argument in launch.arguments)
+            result = numbers.setdefault(launch.result, len(numbers))
+            calls.append((launch.name, read, result, self._is_seen(launch.result, group)))
+        return tuple(calls)
+
+    def _merged(self, group: _Group) -> Merged:
+        launches = [self.launches[position] for position in group.launches]
+        return merged(launches, lambda result: self._is_seen(result, group))
+
+    def _is_seen(self, result: Any, group: _Group) -> bool:
+        position = self.position_of[result]
+        if position in group.views:
+            return False
+        readers = self.readers[position]
+        inside = {*group.members, *(view for view in group.views if set(self.readers[view]) <= set(group.members))}
+        return not isinstance(result, relax.DataflowVar) or any(reader not in inside for reader in readers)
+
+    def rebuilt(self, builder: BlockBuilder) -> Iterator[Any]:
+        """Yield the bindings, with one call for each group."""
+        units: dict[tuple[int, ...], _Group] = {}
+        for position in range(len(self.bindings)):
+            group = self.group_of.get(position, _Group((position,), ()))
+            units[group.members] = group
+        unit_of = {member: members for members in units for member in members}
+        needed = {members: {unit_of[source] for source in self._sources(group)} for members, group in units.items()}
+        for members in in_order(list(units), needed):
+            if len(members) == 1:
+                yield self.bindings[members[0]]
+                continue
+            name = merged_name([self.launches[member].name for member in members])
+            yield from merged_call(self._merged(units[members]), name, builder)
+
+
+def _kind(function: PrimFunc) -> str:
+    """Return whether a function is a reshape (``view``), ``elements``, or has one ``product``; else an empty string."""
+    try:
+        blocks = blocks_of(function)
+    except (NotStaticLoopsError, ValueError):
+        return ""
+    reductions = [(facts, block) for facts, block in blocks if not facts.is_spatial]
+    if not reductions:
+        return "view" if is_view(function) else "elements"
+    return "product" if len(reductions) == 1 and find_product(*reductions[0]) is not None else ""
