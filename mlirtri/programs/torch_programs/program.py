@@ -26,9 +26,9 @@ from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.decomposed_programs import decomposed
 from mlirtri.lowering.importers.from_torch.graph_passes import half_complex
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
+from mlirtri.lowering.importers.from_torch.tracing.eager_strides import keep_strides
 from mlirtri.lowering.importers.from_torch.tracing.traceable_modules import (
     EXPORTING,
-    keep_strides_of_attention,
     replace_prims_views,
     traceable,
 )
@@ -187,7 +187,7 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
         with traceable(module, strict):
             exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
         replace_prims_views(exported.graph_module)
-        keep_strides_of_attention(exported.graph_module)
+        keep_strides(exported.graph_module)
         return exported
     except KernelError:
         raise

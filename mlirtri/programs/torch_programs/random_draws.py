@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,7 +24,15 @@ _OPERATORS = (
     *(aten.random.to, getattr(aten.random, "from")),
 )
 """Operators of which eager reads no elements, only the shape and the dtype of a first tensor."""
-DRAWING: dict[str, Callable[..., torch.Tensor]] = {str(each): each for each in _OPERATORS}
+_WITH_GENERATOR = (
+    *(aten.rand.generator, aten.randn.generator, aten.randint.generator, aten.randint.low_generator),
+    aten.randperm.generator,
+)
+"""What `torch.randn(…, generator=None)` is traced to; the argument has to be given."""
+DRAWING: dict[str, Callable[..., torch.Tensor]] = {
+    **{str(each): each for each in _OPERATORS},
+    **{str(each): partial(each, generator=None) for each in _WITH_GENERATOR},
+}
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     each.__name__: each for each in (operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod)
 }

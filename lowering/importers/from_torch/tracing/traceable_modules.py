@@ -165,33 +165,6 @@ def replace_prims_views(module: torch.fx.GraphModule) -> None:
     module.recompile()
 
 
-def keep_strides_of_attention(module: torch.fx.GraphModule) -> None:
-    """Give attention's results the order in memory that eager's kernel gives them, in place.
-
-    Later views of the program rely on it, and the operators that attention is decomposed into have another one.
-    """
-    for node in list(module.graph.nodes):
-        result = node.meta.get("val") if node.target is aten.scaled_dot_product_attention.default else None
-        if not isinstance(result, torch.Tensor) or result.dim() != 4 or result.is_contiguous():
-            continue
-        users = list(node.users)
-        with module.graph.inserting_after(node):
-            swapped = module.graph.call_function(aten.transpose.int, (node, 1, 2))
-        with module.graph.inserting_after(swapped):
-            ordered = module.graph.call_function(
-                aten.clone.default, (swapped,), {"memory_format": torch.contiguous_format}
-            )
-        with module.graph.inserting_after(ordered):
-            back = module.graph.call_function(aten.transpose.int, (ordered, 1, 2))
-        swapped.meta["val"] = ordered.meta["val"] = result.transpose(1, 2)
-        back.meta["val"] = result
-        for added in (swapped, ordered, back):
-            added.meta |= {key: value for key, value in node.meta.items() if key != "val"}
-        for user in users:
-            user.replace_input_with(node, back)
-    module.recompile()
-
-
 _VIEWS: dict[Any, Callable[..., tuple[Any, tuple]]] = {
     prims.view_of.default: lambda x: (aten.alias.default, (x,)),
     prims.squeeze.default: lambda x, axes: (aten.squeeze.dims, (x, list(axes))),

@@ -26,6 +26,7 @@ def check_draws(kernel, reference, *arguments, exact: bool = True):
 
 def draw_all(x, p):
     of_shapes = torch.rand(2, 3), torch.randn_like(x.t()), torch.randint(2, 9, (4,)), torch.randperm(6)
+    of_shapes += torch.randn(3, generator=None), torch.randint(2, 9, (4,), generator=None)
     in_place = [x.clone().uniform_(1, 2), x.clone().exponential_(2.0), x.clone().geometric_(0.3), x.clone().cauchy_()]
     in_place += [
         x.clone().log_normal_(),

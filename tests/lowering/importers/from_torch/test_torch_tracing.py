@@ -32,6 +32,17 @@ VIEWS = {
 }
 
 
+ORDERED = {
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, (3,)),
+    "root mean square norm": lambda x: torch.nn.functional.rms_norm(x, (3,)) * 2,
+    "masked scatter": lambda x: x.masked_scatter(x > 0, x),
+    "sums of exponentials": lambda x: x.logcumsumexp(1),
+    "medians": lambda x: x.median(1, keepdim=True)[0].expand(2, 4, 3).sort(1)[0],
+    "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*[x.transpose(0, 1)[None]] * 3)[0],
+}
+"""Operators whose results eager lays out otherwise than what torch decomposes them into, for a transposed tensor."""
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NUMBERS)
 def test_operators_of_numbers(name: str):
@@ -48,6 +59,18 @@ def test_views_of_prims(name: str):
     x = torch.arange(12.0).view(3, 1, 4)
     found = mt.from_torch(VIEWS[name], (x,)).compile(pipeline="mlir")(x)
     assert torch.equal(found, VIEWS[name](x))
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_views_see_the_order_in_memory_of_eager(name: str):
+    def function(x):
+        result = ORDERED[name](x.transpose(1, 2))
+        by_stride = sorted(range(3), key=lambda axis: -result.stride(axis))
+        return result.permute(by_stride).view(-1), result.as_strided((result.numel(),), (1,))
+
+    x = torch.randn(2, 3, 4)
+    found = mt.from_torch(function, (x,)).compile(pipeline="mlir")(x)
+    torch.testing.assert_close(found, function(x))
 
 
 def test_numbers_of_fresh_tensors():
