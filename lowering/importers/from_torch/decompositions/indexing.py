@@ -186,8 +186,12 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     aten._assert_async.msg(counts[-1] <= available, "masked_scatter: source has fewer elements than mask has ones")
     if has_no_elements(source.shape):
         return x.clone()
-    position = torch.clamp(counts - 1, 0, available - 1)
-    return torch.where(mask, source.reshape(-1)[position].view(mask.shape), x)
+    source = source.reshape(-1)
+    if not isinstance(available, int):
+        # It may have no elements: where nothing is written, another one is read.
+        source = torch.cat([source, source.new_zeros(1)])
+    position = torch.clamp(counts - 1, 0, source.numel() - 1)
+    return torch.where(mask, source[position].view(mask.shape), x)
 
 
 @decomposes(aten.index_add.default)

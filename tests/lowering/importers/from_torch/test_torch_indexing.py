@@ -84,6 +84,16 @@ def split_at(x, y, places):
     return [part + 1 for part in torch.tensor_split(x, places, dim=1)], y.tensor_split(places + 1)
 
 
+def test_scattered_rows_may_be_none():
+    def function(x, mask):
+        return x.masked_scatter(mask.unsqueeze(-1), x[mask] * 2)
+
+    x, mask = torch.randn(2, 3, 4), torch.tensor([[True, False, True], [False, False, True]])
+    kernel = mt.from_torch(function, (x, mask)).compile()
+    for each in (mask, torch.zeros_like(mask), torch.ones_like(mask)):
+        assert torch.equal(kernel(x, each), function(x, each))
+
+
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
 def test_tensor_split_at_elements(pipeline):
     x, y = torch.arange(24.0).view(3, 8), torch.arange(5)

@@ -35,6 +35,7 @@ VIEWS = {
 ORDERED = {
     "layer norm": lambda x: torch.nn.functional.layer_norm(x, (3,)),
     "root mean square norm": lambda x: torch.nn.functional.rms_norm(x, (3,)) * 2,
+    "two norms": lambda x: torch.nn.functional.rms_norm(torch.nn.functional.layer_norm(x, (3,)), (3,)),
     "masked scatter": lambda x: x.masked_scatter(x > 0, x),
     "sums of exponentials": lambda x: x.logcumsumexp(1),
     "medians": lambda x: x.median(1, keepdim=True)[0].expand(2, 4, 3).sort(1)[0],
