@@ -16,6 +16,7 @@ from mlirtri.errors import KernelTypeError, UnsupportedOperationError
 from mlirtri.lowering.importers.from_torch.graph_passes import (
     dynamic_views,
     items,
+    joined_parts,
     known_results,
     masked_writes,
     python_numbers,
@@ -42,6 +43,7 @@ def split_program(
     items.rewrite(graph)
     python_numbers.rewrite(graph)
     dynamic_views.rewrite(graph)
+    joined_parts.rewrite(graph)
     known_results.fold_quotients(graph)
     known_results.empty_results(graph)
     bound, tensors, inputs = _inputs(program, graph, halves[0])

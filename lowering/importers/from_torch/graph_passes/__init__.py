@@ -11,5 +11,6 @@ data-dependent number of indices with an unknown number of values (`masked_write
 - `items.py`: Python arithmetic on results of `item()`, computed on rank-0 tensors instead
 - `python_numbers.py`: arithmetic on sizes and Python numbers
 - `dynamic_views.py`: views with several dynamic sizes
+- `joined_parts.py`: joins of all the equal parts of a tensor, as a permutation of axes
 - `known_results.py`: rounded quotients of integer constants, and tensors without elements
 """

@@ -84,6 +84,18 @@ def split_at(x, y, places):
     return [part + 1 for part in torch.tensor_split(x, places, dim=1)], y.tensor_split(places + 1)
 
 
+def test_joined_parts_are_permuted_axes():
+    def function(x):
+        nested = torch.cat(torch.cat(x.split(1, 1), 3).split(2, 2), 0)
+        in_place = torch.cat(x.chunk(2, 1), 1), torch.cat([x[:, :2], x[:, 2:]], -1), torch.cat([x[:, 2:], x[:, :2]], 0)
+        others = torch.cat(x.split([1, 3], 1), 1), torch.cat([x[:, 0:1], x[:, 1:2]], 2), torch.cat(x.split(3, 1), 1)
+        return nested, in_place, others
+
+    x = torch.randn(3, 4, 4, 5)
+    program = mt.from_torch(function, (x,))
+    torch.testing.assert_close(program.compile(pipeline="mlir")(x), function(x), rtol=0, atol=0)
+
+
 def test_scattered_rows_may_be_none():
     def function(x, mask):
         return x.masked_scatter(mask.unsqueeze(-1), x[mask] * 2)
