@@ -58,3 +58,18 @@ def position(a: mt.Tensor[[4, COLUMNS], mt.float32]):
 # CHECK-LABEL: ===== position: relax =====
 # CHECK: T.Select({{.*}} > {{.*}} or T.isnan({{.*}}), {{.*}}, {{.*}})
 # CHECK: T.int64(9223372036854775806)
+
+
+@mt.jit
+def position_of_all(a: mt.Tensor[[4, COLUMNS], mt.float32]):
+    return np.argmax(a)
+
+
+# Of a whole matrix the second pass reads the row with the maximum alone.
+# CHECK-LABEL: ===== position_of_all: relax =====
+# CHECK: [[ROWS:[a-z_0-9]*]] = T.alloc_buffer((T.int64(4),))
+# CHECK: [[ROWS]][{{.*}}] = carried[T.int64(0)]
+# CHECK: T.int64(9223372036854775806)
+# CHECK: [[ROW:[a-z_0-9]*]]: T.let[T.int64] =
+# CHECK-NEXT: if [[ROW]] < T.int64(4):
+# CHECK: a{{\[}}[[ROW]], 
