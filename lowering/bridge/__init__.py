@@ -12,9 +12,10 @@ Read in this order:
 - `structured.py`, `tensor_rules.py`, `external_rules.py`: the rules of linalg and arith, tensor, external calls.
 - `imperative_to_relax.py`: a function with loops, branches or writes in place as one call of an imperative PrimFunc,
   one with the attribute `mlirtri.imperative`.
+- `external_bodies.py`: what such a function calls of Relax and TensorIR is compiled with it.
 - `outlining.py`: loops between straight-line code to functions of their own.
 - `unread_results.py`: drops results of `linalg.generic` that nobody reads.
 - `scalar/`: operations on scalars to TIR expressions. `loops/`: loops over memrefs to TIR statements.
 
-`lowering/pipelines.py`, the interpreter and `mlirtri/pages` may import it.
+`lowering/pipelines.py`, the interpreter, `mlirtri/kernels` and `mlirtri/pages` may import it.
 """

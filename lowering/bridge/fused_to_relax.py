@@ -17,6 +17,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge import external_rules, tensor_rules, unread_results
 from mlirtri.lowering.bridge.builder import RULES, Loops, RelaxBuilder, Rule
+from mlirtri.lowering.bridge.external_bodies import inline_calls
 from mlirtri.lowering.bridge.imperative_to_relax import loops_of, lower_imperative
 from mlirtri.lowering.bridge.outlining import outline
 from mlirtri.lowering.bridge.scalar.body import BODY_OPERATIONS
@@ -41,6 +42,7 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
         with module.context:
             run_rewrite("drop-unread-results", unread_results.rewrite, module, context)
         return translate(module)
+    inline_external(module, context)
     if context.target.is_cuda:
         return lower_imperative(module, context)
     with module.context:
@@ -48,6 +50,11 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
     if not subgraphs:
         return lower_imperative(module, context)
     return translate(module, {symbol: loops_of(subgraph, context) for symbol, subgraph in subgraphs.items()})
+
+
+def inline_external(module: ir.Module, context: CompileContext) -> None:
+    """Replace calls of Relax operators and TensorIR functions by what they compute, for a function with loops."""
+    inline_calls(module, context, translate)
 
 
 def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IRModule:

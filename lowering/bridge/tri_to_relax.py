@@ -16,7 +16,7 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.table import TABLE, dialect_ops
 from mlirtri.lowering.bridge.builder import RelaxBuilder, Splat, rule
-from mlirtri.lowering.bridge.fused_to_relax import translate
+from mlirtri.lowering.bridge.fused_to_relax import inline_external, translate
 from mlirtri.lowering.bridge.imperative_to_relax import lower_imperative
 from mlirtri.lowering.bridge.scalar.scalar_rules import literal
 from mlirtri.lowering.core.stage import CompileContext
@@ -32,7 +32,9 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
     marked = copied(module, context)
     if has_control(marked):
         signature = _signature(module)
-        return lower_imperative(tri_to_linalg.lower(module, context), context, signature)
+        lowered = tri_to_linalg.lower(module, context)
+        inline_external(lowered, context)
+        return lower_imperative(lowered, context, signature)
     with module.context, ir.Location.unknown():
         before = print_module(module)
         source = ir.Module.parse(marked.operation.get_asm(enable_debug_info=True))

@@ -2,7 +2,7 @@
 
 *Takes* the arguments of a call in a kernel. *Gives* a `func.call` of a private declaration whose attributes say what it
 stands for, and for the bridge the Relax expression or PrimFunc.
-*Refuses* operands that do not fit, such calls beside loops, and pipelines without TVM.
+*Refuses* operands that do not fit, device regions beside loops, and pipelines without TVM.
 
 Read in this order:
 

@@ -2,7 +2,7 @@
 
 Takes what is called, as strings, with operands and result types. Gives a ``func.call``, which upstream tools parse and
 no pass rewrites. The attributes of the declaration say what is called, and its dtypes with the signs that linalg drops.
-Refuses such calls in functions with loops, and in pipelines without TVM.
+Refuses device regions in functions with loops, and all such calls in pipelines without TVM.
 
     %y = func.call @relax.nn.gelu(%x) : (tensor<4xf32>) -> tensor<4xf32>
     func.func private @relax.nn.gelu(tensor<4xf32>) -> tensor<4xf32>
@@ -130,13 +130,14 @@ def without_signs(declaration: ir.OpView, lowered: Callable[[TensorType], ir.Typ
             function.attributes[name] = declaration.attributes[name]
 
 
-def refuse_beside_loops(module: ir.Module, loop: ir.Operation | None) -> None:
-    """Raise `UnsupportedSyntaxError` at the first external call of an imperative module; `loop` is noted if given."""
+def refuse_regions_beside_loops(module: ir.Module, loop: ir.Operation | None) -> None:
+    """Raise `UnsupportedSyntaxError` at the first device region of an imperative module; `loop` is noted if given."""
     notes = [Note("this is compiled as a loop or an update", span_of(loop.location))] if loop is not None else []
     for operation, declaration in calls_in(module):
+        if (kind := declaration.attributes[KIND].value) != "device":
+            continue
         raise UnsupportedSyntaxError(
-            f"{NAMES[declaration.attributes[KIND].value]} cannot stand in a kernel with loops, updates of arrays or "
-            "sizes of run time",
+            f"{NAMES[kind]} cannot stand in a kernel with loops, updates of arrays or sizes of run time",
             span_of(operation.location),
             help="put the loops into a kernel of their own",
             notes=notes,

@@ -47,6 +47,8 @@ def _translate(operation: ir.Operation, values: Values) -> None:
         values[operation.results[0]] = as_index(values[operation.operands[0]])
     elif operation.name in GLUE and not _tensor_of(operation).rank:
         values[operation.results[0]] = values[operation.operands[0]]
+    elif operation.name == "func.call":
+        _call(operation, values)
     else:
         _copy(operation, values)
 
@@ -62,6 +64,15 @@ def _translate_tri(op: Op, operation: ir.Operation, values: Values) -> ir.Value:
         tensors = [_as_tensor(value, source.type) for value, source in zip(operands, operation.operands, strict=True)]
         value = RULES[op.name](op, operation, tensors)
     return tensor.extract(value, []) if is_tensor(value) and not type_of(result.type).rank else value
+
+
+def _call(operation: ir.Operation, values: Values) -> None:
+    """Copy a call of what is compiled elsewhere, which takes and gives tensors, of rank 0, too."""
+    operands = [_as_tensor(values[operand], operand.type) for operand in operation.operands]
+    types = [tensor_type(type_of(result.type)) for result in operation.results]
+    results = func.CallOp(types, operation.attributes["callee"], operands).operation.results
+    for result, copy in zip(operation.results, results, strict=True):
+        values[result] = copy if type_of(result.type).rank else tensor.extract(copy, [])
 
 
 def _tensor_of(glue: ir.Operation) -> ir.RankedTensorType:

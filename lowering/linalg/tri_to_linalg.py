@@ -16,7 +16,7 @@ from mlirtri.dialect.ops.arrays import LOOPS
 from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
-from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_beside_loops, without_signs
+from mlirtri.lowering.external.calls import declaration_of, is_declaration, refuse_regions_beside_loops, without_signs
 from mlirtri.lowering.linalg import arrays, imperative_functions, indexing, matmul, reductions, windows  # noqa: F401 - they hold rules
 from mlirtri.lowering.linalg.elementwise import RULES, SCALAR_RULES, elementwise
 from mlirtri.lowering.linalg.rewrites import decompose_all, has_masks, select_by_masks, tri_operations
@@ -60,7 +60,7 @@ def translate(source: ir.Module) -> ir.Module:
     result = ir.Module.create(loc=source.operation.location)
     fill = _fill_function
     if has_control(source):
-        refuse_beside_loops(source, next(filter(_is_control, all_operations(source)), None))
+        refuse_regions_beside_loops(source, next(filter(_is_control, all_operations(source)), None))
         fill = imperative_functions.fill_function
     with ir.InsertionPoint(result.body):
         for function in source.body.operations:

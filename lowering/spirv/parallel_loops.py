@@ -18,8 +18,10 @@ from mlirtri.lowering.mlir_common.aliasing import is_inside
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument
+from mlirtri.lowering.spirv import narrow_comparisons
 from mlirtri.lowering.spirv.atomic_updates import make_atomic, shared_updates
 from mlirtri.lowering.spirv.flat_buffers import keep_in_function
+from mlirtri.lowering.spirv.narrow_comparisons import widen_without_sign
 
 MOST_AXES = 3
 """Axes of a grid of blocks."""
@@ -47,6 +49,7 @@ def finish(module: ir.Module) -> None:
             _compute_inside(nest)
             keep_in_function(nest)
             _select_booleans(nest)
+            narrow_comparisons.rewrite(nest)
 
 
 def _select_booleans(nest: ir.Operation) -> None:
@@ -168,7 +171,7 @@ def _parallel(nest: list[ir.Operation]) -> None:
     outer.erase()
     for argument, (lower, *_) in zip(target.arguments, bounds, strict=True):
         if (integer_constant(lower) or 0) >= 0 and _is_constant(lower):
-            _widen_without_sign(argument)
+            widen_without_sign(argument)
 
 
 def _by_ones(lower: ir.Value, upper: ir.Value, step: ir.Value) -> list[ir.Value]:
@@ -177,16 +180,6 @@ def _by_ones(lower: ir.Value, upper: ir.Value, step: ir.Value) -> list[ir.Value]
         return [lower, upper, step]
     zero, one = index_constant(0), index_constant(1)
     return [zero, arith.ceildivsi(arith.maxsi(arith.subi(upper, lower), zero), step), one]
-
-
-def _widen_without_sign(index: ir.Value) -> None:
-    """Extend an index that is never less than 0 with zeros: lavapipe extends the number of a block by a wrong sign."""
-    for use in list(index.uses):
-        cast = use.owner.operation
-        if cast.name == "arith.index_cast":
-            with ir.InsertionPoint(cast), cast.location:
-                cast.results[0].replace_all_uses_with(arith.index_castui(cast.results[0].type, index))
-            cast.erase()
 
 
 def _compute_inside(nest: ir.Operation) -> None:

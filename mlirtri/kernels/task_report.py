@@ -8,6 +8,7 @@ from mlirtri.compiler.records import COMPILING, Compilation
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import UnknownOptionError
+from mlirtri.lowering.external.calls import calls_in
 from mlirtri.lowering.fusion import linalg_to_fused
 from mlirtri.lowering.linalg import tri_to_linalg
 from mlirtri.lowering.mlir_backend.bufferize import fused_to_bufferized
@@ -62,5 +63,9 @@ def tasks(kernel: str, compilation: Compilation) -> TaskReport:
             module = tri_to_linalg.lower(module, context)
         if stage != "fused":
             module = linalg_to_fused.lower(module, context) or module
+        if calls_in(module):
+            from mlirtri.lowering.bridge.fused_to_relax import inline_external  # loads TVM, late
+
+            inline_external(module, context)
         module = fused_to_bufferized.lower(module, context) or module
         return TaskReport(kernel, tasks_of(to_loops(module, context), context.target.threads, context.target.is_cuda))

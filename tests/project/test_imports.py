@@ -135,8 +135,8 @@ LAYERS = (
             "lowering.bridge.loops": "dialect.bindings lowering.bridge.scalar lowering.mlir_common",
             "lowering.bridge": (
                 "dialect dialect.bindings dialect.ops lowering.bridge.loops lowering.bridge.scalar "
-                "lowering.external lowering.linalg lowering.mlir_common lowering.mlir_backend.bufferize "
-                "lowering.mlir_backend.loops lowering.runtime lowering.sizes"
+                "lowering.external lowering.importers.from_relax lowering.linalg lowering.mlir_common "
+                "lowering.mlir_backend.bufferize lowering.mlir_backend.loops lowering.runtime lowering.sizes"
             ),
             "lowering.schedule.rows": "",
             "lowering.schedule.imperative": "lowering.codegen",
@@ -208,9 +208,9 @@ LAYERS = (
             ),
             "cache": "compiler dialect.spellings lowering.cuda_emulation lowering.runtime",
             "kernels": (
-                "cache calls compiler language lowering.frontend lowering.frontend.graph lowering.fusion "
-                "lowering.linalg lowering.mlir_common lowering.mlir_backend.bufferize lowering.mlir_backend.loops "
-                "lowering.relax lowering.runtime trace"
+                "cache calls compiler language lowering.bridge lowering.external lowering.frontend "
+                "lowering.frontend.graph lowering.fusion lowering.linalg lowering.mlir_common "
+                "lowering.mlir_backend.bufferize lowering.mlir_backend.loops lowering.relax lowering.runtime trace"
             ),
             "tile": "kernels language",
             "programs": (

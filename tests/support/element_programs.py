@@ -92,6 +92,30 @@ def random_hits_in_python(count, seed):
     return inside
 
 
+def settled(a, b):
+    """Let each element become its right neighbour if that is less, until none is; indices are compared with numbers."""
+    sweeps, changed = 0, 1
+    while changed > 0:
+        changed = 0
+        for i in mt.serial(40):
+            if i < 39:
+                if a[i + 1] < a[i]:
+                    a[i] = a[i + 1]
+                    changed += 1
+        sweeps += 1
+    for i in mt.prange(40):
+        if np.int64(b[i]) < -3 or np.int64(b[i]) >= 9:
+            b[i] = 0
+    return sweeps
+
+
+def settled_in_python(a, b):
+    sweeps = 40 - int(np.argmin(a[::-1]))
+    a[:] = np.minimum.accumulate(a[::-1])[::-1]
+    b[(b < -3) | (b >= 9)] = 0
+    return sweeps
+
+
 def links() -> Any:
     parent = np.arange(90) - 7
     parent[:8] = 0, 0, 1, 2, 4, 4, 5, 3
@@ -107,5 +131,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[], t
         lambda: (np.arange(2000, dtype=np.uint8).reshape(40, 50) % 77, np.zeros(256, np.int32)),
     ),
     "walks": (walks, walks_in_python, lambda: (np.zeros((30, 2), np.int32), np.zeros((16, 16), np.int32), 40, 5)),
+    "settled": (
+        settled,
+        settled_in_python,
+        lambda: (np.arange(40)[::-1].copy(), np.arange(40, dtype=np.int32) - 20),
+    ),
     "random hits": (random_hits, random_hits_in_python, lambda: (2000, 3)),
 }

@@ -13,5 +13,5 @@ functions, closures, and TIR that is scheduled, vectorised or bound to GPU threa
 - `tir_to_scalar.py`: TIR expressions and functions → `arith` and `math`
 - `types.py`: dtypes, constants and Relax types → MLIR
 
-Imported by `lowering/pipelines.py` and `mlirtri/programs`.
+Imported by `lowering/pipelines.py`, `lowering/bridge` and `mlirtri/programs`.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from tvm.relax.op import exp as exp_of_tvm  # noqa: TID251
 
 import mlirtri as mt
 from mlirtri import relax as R
-from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedOperationError, UnsupportedSyntaxError
+from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedOperationError
 from mlirtri.relax import sigmoid
 
 PIPELINES = ("linalg", "relax", "interpreter")
@@ -203,16 +204,40 @@ def test_code_without_tvm_has_no_such_calls():
     assert 'pipeline="linalg"' in error.help
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
-def test_kernels_with_loops_have_no_such_calls(pipeline):
-    def loops(x):
-        for i in range(x.shape[0]):
-            x[i, 0] = 1.0
-        return R.sigmoid(x)
+def normalized(x, steps: mt.int32):
+    for step in range(steps):
+        x = R.nn.softmax(x, axis=-1) * 3
+        if step % 2 == 0:
+            x = x + R.sum(x)
+    return x
 
-    message = r"a call of Relax's library cannot stand in a kernel with loops[\s\S]*note: this is compiled as a loop"
-    with pytest.raises(UnsupportedSyntaxError, match=message):
-        mt.jit(loops, unroll=0).compile(mt.Tensor((64, 4), mt.float32), pipeline=pipeline)
+
+def gelu_of_rows(x, out):
+    for i in mt.prange(x.shape[0]):
+        out[i] = R.nn.gelu(x[i])
+        out[i, 0] = R.sigmoid(x[i, 0])
+
+
+@pytest.mark.parametrize("way", [{"pipeline": "linalg"}, {"pipeline": "relax"}, {"target": "cuda:emulated"}], ids=str)
+def test_loops_compile_what_they_call(way):
+    if "target" in way and shutil.which("c++") is None:
+        pytest.skip("there is no C++ compiler")
+    x = array(9, 8)
+    expected = torch.from_numpy(x)
+    for step in range(5):
+        expected = torch.softmax(expected, -1) * 3
+        expected = expected + expected.sum() if step % 2 == 0 else expected
+    np.testing.assert_allclose(mt.jit(normalized, **way)(x, 5), expected, rtol=1e-5)
+    out = np.zeros_like(x)
+    mt.jit(gelu_of_rows, **way)(x, out)
+    expected = torch.nn.functional.gelu(torch.from_numpy(x))
+    expected[:, 0] = torch.sigmoid(torch.from_numpy(x[:, 0]))
+    np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_tasks_of_loops_with_such_calls():
+    [task] = mt.jit(gelu_of_rows).compile(array(9, 8), array(9, 8)).tasks
+    assert (task.kind, task.writes) == ("range_for", ("out",))
 
 
 def test_outside_of_kernels_they_are_not_for_calling():

@@ -9,7 +9,7 @@ from tolerances import within
 from tvm.script import tirx as T  # noqa: TID251 - as a user writes it
 
 import mlirtri as mt
-from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedOperationError, UnsupportedSyntaxError
+from mlirtri.errors import KernelTypeError, UnknownNameError, UnsupportedOperationError
 
 PIPELINES = ("linalg", "relax", "interpreter")
 MATRIX = mt.Tensor((4, 8), mt.float32)
@@ -323,12 +323,21 @@ def test_functions_that_kernels_cannot_call():
 def test_where_such_calls_are_refused():
     refused(lambda x: twice(x), "a call of TensorIR", error=UnsupportedOperationError, pipeline="mlir")
 
+
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_loops_compile_what_they_call(pipeline):
     def loops(x):
         for i in range(4):
             x[i, 0] = 1.0
-        return twice(x)
+        y = x
+        for _ in mt.serial(3):
+            y = twice(y)
+        return y
 
-    refused(loops, "a call of TensorIR cannot stand in a kernel with loops", error=UnsupportedSyntaxError)
+    x = np.random.default_rng(0).random((4, 8), np.float32)
+    expected = x.copy()
+    expected[:, 0] = 1
+    np.testing.assert_array_equal(mt.jit(loops, pipeline=pipeline, unroll=0)(x), 8 * expected)
 
 
 def test_registration_checks_what_it_is_given():
