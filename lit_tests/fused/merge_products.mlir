@@ -65,3 +65,53 @@ func.func @changed(
   %3 = tensor.expand_shape %1 [[0], [1, 2]] output_shape [4, 2, 4] : tensor<4x8xf32> into tensor<4x2x4xf32>
   return %2, %3, %b : tensor<4x2x4xf32>, tensor<4x2x4xf32>, tensor<16x8xf32>
 }
+
+// -----
+
+// Where others have a bias or a factor, -0 is added and 1 multiplied, which change nothing.
+// CHECK-LABEL: func.func @scaled_queries(
+// CHECK-SAME: %{{.*}}: tensor<4x16xf32>, %{{.*}}: {{.*}}, %[[BQ:arg[0-9]+]]: tensor<8xf32> {{.*}}, %{{.*}}: tensor<16x4xf32>
+// CHECK: %[[P:.*]] = linalg.matmul
+// CHECK-NOT: linalg.matmul
+// CHECK: %[[NONE:.*]] = arith.constant dense<-0.000000e+00> : tensor<4xf32>
+// CHECK: %[[B:.*]] = tensor.concat dim(0) %[[BQ]], %[[NONE]]
+// CHECK: %[[HALF:.*]] = arith.constant dense<5.000000e-01> : tensor<8xf32>
+// CHECK: %[[ONE:.*]] = arith.constant dense<1.000000e+00> : tensor<4xf32>
+// CHECK: %[[F:.*]] = tensor.concat dim(0) %[[HALF]], %[[ONE]]
+// CHECK: linalg.generic {{.*}} ins(%[[P]], %[[B]], %[[F]] :
+// CHECK: arith.addf
+// CHECK: arith.mulf
+// CHECK: tensor.expand_shape {{.*}} {{\[\[}}0, 1], [2, 3]] output_shape [1, 4, 3, 4]
+func.func @scaled_queries(
+    %x: tensor<4x16xf32>, %wq: tensor<16x8xf32> {mlirtri.bound = "wq"}, %bq: tensor<8xf32> {mlirtri.bound = "bq"},
+    %wk: tensor<16x4xf32> {mlirtri.bound = "wk"}) -> (tensor<1x4x2x4xf32>, tensor<1x4x1x4xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %half = arith.constant 0.5 : f32
+  %e8 = tensor.empty() : tensor<4x8xf32>
+  %z8 = linalg.fill ins(%zero : f32) outs(%e8 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %q = linalg.matmul ins(%x, %wq : tensor<4x16xf32>, tensor<16x8xf32>) outs(%z8 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %vq = tensor.expand_shape %q [[0, 1], [2]] output_shape [1, 4, 8] : tensor<4x8xf32> into tensor<1x4x8xf32>
+  %o8 = tensor.empty() : tensor<1x4x8xf32>
+  %sq = linalg.generic {
+      indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (k)>, affine_map<(i, j, k) -> (i, j, k)>],
+      iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%vq, %bq : tensor<1x4x8xf32>, tensor<8xf32>) outs(%o8 : tensor<1x4x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.addf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<1x4x8xf32>
+  %mq = linalg.generic {
+      indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j, k)>],
+      iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%sq : tensor<1x4x8xf32>) outs(%o8 : tensor<1x4x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.mulf %a, %half : f32
+    linalg.yield %s : f32
+  } -> tensor<1x4x8xf32>
+  %hq = tensor.expand_shape %mq [[0], [1], [2, 3]] output_shape [1, 4, 2, 4] : tensor<1x4x8xf32> into tensor<1x4x2x4xf32>
+  %e4 = tensor.empty() : tensor<4x4xf32>
+  %z4 = linalg.fill ins(%zero : f32) outs(%e4 : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %k = linalg.matmul ins(%x, %wk : tensor<4x16xf32>, tensor<16x4xf32>) outs(%z4 : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %hk = tensor.expand_shape %k [[0, 1], [2, 3]] output_shape [1, 4, 1, 4] : tensor<4x4xf32> into tensor<1x4x1x4xf32>
+  return %hq, %hk : tensor<1x4x2x4xf32>, tensor<1x4x1x4xf32>
+}

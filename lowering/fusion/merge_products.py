@@ -21,13 +21,15 @@ from mlirtri.lowering.mlir_common.reading import defined_by, only_user
 
 @dataclass(frozen=True)
 class _Projection:
-    """A product with a weight, perhaps with a bias, whose columns are then split into heads."""
+    """A product with a weight, perhaps with a bias and a factor, whose columns are then split into heads."""
 
     product: ir.Operation
     weight: ir.Value
     is_transposed: bool
     """Whether a row of the weight makes a column of the result."""
     bias: ir.Value | None
+    factor: float | None
+    """What the product and its bias are multiplied by, as queries are."""
     split: ir.Operation
     """The `tensor.expand_shape` that splits the columns: ``(…, heads, size)``."""
 
@@ -40,11 +42,14 @@ class _Projection:
         return self.shape[-2]
 
     @property
+    def columns(self) -> int:
+        return self.heads * self.shape[-1]
+
+    @property
     def form(self) -> tuple[object, ...]:
         """Return what has to be the same for products to be merged."""
         *outer, _, size = self.shape
-        element = self.weight.type.element_type
-        return self.product.operands[0], self.is_transposed, self.bias is None, tuple(outer), size, element
+        return self.product.operands[0], self.is_transposed, tuple(outer), size, self.weight.type.element_type
 
 
 def rewrite(module: ir.Module) -> None:
@@ -75,43 +80,74 @@ def _projection(product: ir.Operation, weights: set[ir.Value]) -> _Projection | 
     weight = right if moved is None else moved.operands[0]
     if weight not in weights or not is_zeros(start) or "cast" in product.attributes:
         return None
-    bias, user = None, only_user(product.results[0])
-    if user is not None and user.name == "linalg.generic":
-        bias = _added_vector(user, product.results[0], weights)
-        user = None if bias is None else only_user(user.results[0])
-    if user is None or user.name != "tensor.expand_shape" or not _splits_columns(user):
+    bias, factor, value = None, None, product.results[0]
+    while (user := only_user(value)) is not None:
+        if user.name == "tensor.expand_shape" and _splits_columns(user):
+            return _Projection(product, weight, moved is not None, bias, factor, user)
+        if user.name == "linalg.generic" and factor is None:
+            added = _added_vector(user, value, weights) if bias is None else None
+            factor = _factor(user) if added is None else None
+            bias = bias if added is None else added
+            if added is None and factor is None:
+                return None
+        elif user.name != "tensor.expand_shape" or not _keeps_columns(user):
+            return None
+        value = user.results[0]
+    return None
+
+
+def _added_vector(add: ir.Operation, summand: ir.Value, weights: set[ir.Value]) -> ir.Value | None:
+    """Return the weight that a generic adds to each row of a tensor; None where it does anything else."""
+    accesses, last = plain_accesses(add), summand.type.rank - 1
+    if accesses is None or len(accesses) != 3 or _body(add) != ["arith.addf", "linalg.yield"]:
         return None
-    return _Projection(product, weight, moved is not None, bias, user)
-
-
-def _added_vector(add: ir.Operation, product: ir.Value, weights: set[ir.Value]) -> ir.Value | None:
-    """Return the weight that a generic adds to each row of a product; None where it does anything else."""
     [block] = add.regions[0].blocks
-    accesses = plain_accesses(add)
-    names = [operation.operation.name for operation in block.operations]
-    if accesses is None or len(accesses) != 3 or names != ["arith.addf", "linalg.yield"]:
-        return None
     summed = next(iter(block.operations))
     if set(summed.operands) != set(list(block.arguments)[:2]) or "reduction" in iterators_of(add):
         return None
     read = {tuple(access): operand for access, operand in zip(accesses[:2], add.operands, strict=False)}
-    bias = read.get((1,))
-    is_plain = accesses[2] == [0, 1] and read.get((0, 1)) == product
+    bias, everything = read.get((last,)), tuple(range(last + 1))
+    is_plain = tuple(accesses[2]) == everything and read.get(everything) == summand
     return bias if is_plain and bias is not None and bias in weights else None
 
 
+def _factor(multiply: ir.Operation) -> float | None:
+    """Return the number that a generic multiplies all elements by; None where it does anything else."""
+    accesses = plain_accesses(multiply)
+    if accesses is None or len(accesses) != 2 or accesses[0] != accesses[1]:
+        return None
+    if _body(multiply) != ["arith.mulf", "linalg.yield"] or "reduction" in iterators_of(multiply):
+        return None
+    [block] = multiply.regions[0].blocks
+    operands = list(next(iter(block.operations)).operands)
+    others = [operand for operand in operands if operand != block.arguments[0]]
+    constant = defined_by(others[0], "arith.constant") if len(others) == 1 else None
+    return None if constant is None else ir.FloatAttr(constant.attributes["value"]).value
+
+
+def _body(operation: ir.Operation) -> list[str]:
+    [block] = operation.regions[0].blocks
+    return [inner.operation.name for inner in block.operations]
+
+
 def _splits_columns(reshape: ir.Operation) -> bool:
-    """Return whether a reshape of a matrix splits its columns in two axes, and nothing computes with them before that.
+    """Return whether a reshape splits the columns of a matrix in two axes.
 
     An axis of size 1 before both may be one of the columns, where there is a single row.
-    What scales or rotates a whole product is computed with it; columns that are split are moved, or read by heads.
     """
     kind = reshape.results[0].type
-    parts = [[int(axis) for axis in ir.ArrayAttr(part)] for part in ir.ArrayAttr(reshape.attributes["reassociation"])]
-    if len(parts) != 2 or len(parts[1]) < 2 or not kind.has_static_shape:
-        return False
-    *outer, _, _ = parts[1]
-    return all(kind.shape[axis] == 1 for axis in outer)
+    *_, columns = _groups(reshape)
+    return kind.has_static_shape and len(columns) > 1 and all(kind.shape[axis] == 1 for axis in columns[:-2])
+
+
+def _keeps_columns(reshape: ir.Operation) -> bool:
+    """Return whether a reshape splits rows only."""
+    *_, columns = _groups(reshape)
+    return reshape.results[0].type.has_static_shape and len(columns) == 1
+
+
+def _groups(reshape: ir.Operation) -> list[list[int]]:
+    return [[int(axis) for axis in ir.ArrayAttr(part)] for part in ir.ArrayAttr(reshape.attributes["reassociation"])]
 
 
 def _merge(group: Sequence[_Projection]) -> None:
@@ -123,7 +159,8 @@ def _merge(group: Sequence[_Projection]) -> None:
     with first.product.location, ir.InsertionPoint(first.product):
         product = _product(group, rows, heads * size, element)
         split = ir.RankedTensorType.get([*outer, heads, size], element)
-        whole = tensor.expand_shape(split, product, first.split.attributes["reassociation"], [], list(split.shape))
+        groups = [[*range(len(outer))], [len(outer), len(outer) + 1]]
+        whole = tensor.expand_shape(split, product, groups, [], list(split.shape))
     position = 0
     for projection in group:
         offsets = [*[0] * len(outer), position, 0]
@@ -148,15 +185,41 @@ def _product(group: Sequence[_Projection], rows: int, columns: int, element: ir.
         weight = weight if isinstance(weight, ir.Value) else weight.result
     empty = tensor.empty([rows, columns], element)
     result = linalg.matmul(left, weight, outs=[linalg_fill(zero(element), empty)])
-    biases = [projection.bias for projection in group if projection.bias is not None]
-    if not biases:
+    operands = [result, *_vectors(group, element)]
+    if len(operands) == 1:
         return result
+    has_bias = any(projection.bias is not None for projection in group)
+
+    def epilogue(product: ir.Value, *others: ir.Value) -> list[ir.Value]:
+        *vectors, _ = others
+        if has_bias:
+            product = arith.addf(product, vectors.pop(0))
+        return [arith.mulf(product, vectors[0]) if vectors else product]
+
     identity, column = ir.AffineMap.get_identity(2), ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
-    [added] = generic(
-        [result, _concatenated(biases, 0)], [empty], [identity, column, identity], ["parallel"] * 2,
-        lambda product, bias, _: [arith.addf(product, bias)],
-    )  # fmt: skip
-    return added
+    maps = [identity, *[column] * (len(operands) - 1), identity]
+    [computed] = generic(operands, [empty], maps, ["parallel"] * 2, epilogue)
+    return computed
+
+
+def _vectors(group: Sequence[_Projection], element: ir.Type) -> list[ir.Value]:
+    """Return the biases and the factors of all columns, where there are any.
+
+    Columns without a bias add -0, and those without a factor are multiplied by 1: neither changes a number.
+    """
+
+    def constant(projection: _Projection, value: float) -> ir.Value:
+        kind = ir.RankedTensorType.get([projection.columns], element)
+        return arith.constant(kind, ir.DenseElementsAttr.get_splat(kind, ir.FloatAttr.get(element, value)))
+
+    vectors = []
+    if any(projection.bias is not None for projection in group):
+        biases = [constant(each, -0.0) if each.bias is None else each.bias for each in group]
+        vectors.append(_concatenated(biases, 0))
+    if any(projection.factor is not None for projection in group):
+        factors = [constant(each, 1.0 if each.factor is None else each.factor) for each in group]
+        vectors.append(_concatenated(factors, 0))
+    return vectors
 
 
 def _concatenated(values: Sequence[ir.Value], axis: int) -> ir.Value:

@@ -28,6 +28,7 @@ from mlirtri.lowering.relax.row_merging import (
     merged_call,
     merged_name,
 )
+from mlirtri.lowering.schedule.cpu.matmul.rule import is_tiled
 from mlirtri.lowering.schedule.cpu.product_chains import takes_chain
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.product_recognition import find_product
@@ -239,4 +240,5 @@ def _kind(function: PrimFunc) -> str:
     reductions = [(facts, block) for facts, block in blocks if not facts.is_spatial]
     if not reductions:
         return "view" if is_view(function) else "elements"
-    return "product" if len(reductions) == 1 and find_product(*reductions[0]) is not None else ""
+    product = find_product(*reductions[0]) if len(reductions) == 1 else None
+    return "product" if product is not None and is_tiled(product) else ""

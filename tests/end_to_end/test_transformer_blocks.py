@@ -76,6 +76,22 @@ class BERT(Block):
         return self.second(x + self.perceptron(x))
 
 
+class Whisper(Block):
+    """Queries are scaled after their projection, and keys have no bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries, self.values = (nn.Linear(WIDTH, WIDTH) for _ in range(2))
+        self.keys = nn.Linear(WIDTH, WIDTH, bias=False)
+
+    def forward(self, x):
+        y = self.first(x)
+        q, k, v = map(in_heads, (self.queries(y) * SIZE**-0.5, self.keys(y), self.values(y)))
+        y = torch.softmax(q @ k.transpose(2, 3), -1) @ v
+        x = x + self.merge(y.transpose(1, 2).reshape(1, LENGTH, WIDTH))
+        return x + self.perceptron(self.second(x))
+
+
 class Llama(Block):
     """Rotary embeddings, two heads of queries for one of keys, a gate in the perceptron."""
 
@@ -143,7 +159,7 @@ def compiled(block: type[nn.Module]):
 
 
 # Three of the kernels with rotary embeddings make the table of angles, which all layers share.
-@pytest.mark.parametrize(("block", "kernels"), [(GPT2, 7), (ViT, 7), (BERT, 7), (Encoder, 7), (Llama, 10), (Phi, 10)])
+@pytest.mark.parametrize(("block", "kernels"), [(GPT2, 7), (ViT, 7), (BERT, 7), (Encoder, 7), (Whisper, 7), (Llama, 10), (Phi, 10)])
 def test_a_block_is_few_kernels(block, kernels):
     module, x, program = compiled(block)
     kernel = program.compile()
