@@ -96,14 +96,19 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("sizes-to-arguments", sizes_to_arguments, module, context)
         run_passes(module, TO_LOOPS, context)
         run_rewrite("functions-to-arithmetic", elementary.rewrite, module, context)
-        run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
-        run_passes(module, TO_LLVM, context)
-        run_rewrite("locations-of-calls", locate_calls, module, context)
-        run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
-        run_rewrite("rounding-to-halves", narrow_floats.define_rounding, module, context)
-        run_rewrite("failed-allocations", allocations.check, module, context)
-        run_passes(module, TO_READ, context)
+        loops_to_llvm(module, context)
     return module
+
+
+def loops_to_llvm(module: ir.Module, context: CompileContext) -> None:
+    """Lower branches and loads in place, as `TO_LOOPS` leaves them, to LLVM's dialect, with checked allocations."""
+    run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
+    run_passes(module, TO_LLVM, context)
+    run_rewrite("locations-of-calls", locate_calls, module, context)
+    run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
+    run_rewrite("rounding-to-halves", narrow_floats.define_rounding, module, context)
+    run_rewrite("failed-allocations", allocations.check, module, context)
+    run_passes(module, TO_READ, context)
 
 
 def symbol_of(kernel: str) -> str:

@@ -9,16 +9,12 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse_large_buffers
-from mlirtri.lowering.mlir_backend.llvm import allocations
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import (
-    TO_LLVM,
     TO_LOOPS,
-    TO_READ,
-    locate_calls,
+    loops_to_llvm,
     prepare_functions,
     sizes_to_arguments,
 )
-from mlirtri.lowering.mlir_common import narrow_floats
 from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
 
 
@@ -30,13 +26,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("sizes-to-arguments", sizes_to_arguments, module, context)
         run_rewrite("open-copies-to-linalg", open_copies_to_linalg, module, context)
         run_passes(module, TO_LOOPS, context)
-        run_rewrite("narrow-floats", narrow_floats.rewrite, module, context)
-        run_passes(module, TO_LLVM, context)
-        run_rewrite("locations-of-calls", locate_calls, module, context)
-        run_rewrite("narrow-memory", narrow_floats.rewrite_memory, module, context)
-        run_rewrite("rounding-to-halves", narrow_floats.define_rounding, module, context)
-        run_rewrite("failed-allocations", allocations.check, module, context)
-        run_passes(module, TO_READ, context)
+        loops_to_llvm(module, context)
     return module
 
 

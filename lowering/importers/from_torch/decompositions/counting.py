@@ -68,15 +68,7 @@ def histc(x: Tensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0) -> Resul
     low, high = (torch.full((), float(operand), dtype=x.dtype, device=x.device) for operand in (min, max))
     if min == max:
         low, high = x.amin(), x.amax()
-        is_one = low == high
-        low, high = torch.where(is_one, low - 1, low), torch.where(is_one, high + 1, high)
-    iota = torch.arange(bins + 1, device=x.device)
-    step = (high - low) / bins
-    edges = torch.where(iota < (bins + 1) // 2, low + step * iota, high - step * (bins - iota))
-    flat = x.flatten().unsqueeze(-1)
-    index = torch.clamp((flat >= edges).long().sum(-1) - 1, max=bins - 1)
-    in_range = (flat >= low) & (flat <= high)
-    return ((index.unsqueeze(-1) == iota[:bins]) & in_range).long().sum(0).to(x.dtype)
+    return _in_bins(x, _edges(low, high, bins, 1)).long().sum(0).to(x.dtype)
 
 
 @decomposes(aten.histogram.bin_ct)
@@ -95,12 +87,7 @@ def histogram(
         low, high = (torch.full((), each, dtype=x.dtype, device=x.device) for each in (0.0, 1.0))
     else:
         low, high = x.amin(), x.amax()
-    is_one = low == high
-    low, high = torch.where(is_one, low - 0.5, low), torch.where(is_one, high + 0.5, high)
-    iota = torch.arange(bins + 1, device=x.device)
-    step = (high - low) / bins
-    edges = torch.where(iota < (bins + 1) // 2, low + step * iota, high - step * (bins - iota))
-    return histogram_of_edges(x, edges, weight=weight, density=density)
+    return histogram_of_edges(x, _edges(low, high, bins, 0.5), weight=weight, density=density)
 
 
 @decomposes(aten.histogram.bins_tensor)
@@ -108,15 +95,28 @@ def histogram_of_edges(
     x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return the counts, or sums of weights, between neighbouring edges, of which the last is inside; and the edges."""
-    flat, count = x.reshape(-1, 1), bins.shape[0] - 1
-    is_inside = (flat >= bins[0]) & (flat <= bins[-1])
-    index = torch.clamp((flat >= bins).long().sum(1, True) - 1, max=count - 1)
-    is_in_bin = (index == torch.arange(count, device=x.device)) & is_inside
-    weights = torch.ones_like(flat) if weight is None else weight.reshape(-1, 1)
-    sums = torch.where(is_in_bin, weights, 0.0).sum(0)
+    weights = torch.ones_like(x) if weight is None else weight
+    sums = torch.where(_in_bins(x, bins), weights.reshape(-1, 1), 0.0).sum(0)
     if density:
         sums = sums / sums.sum() / (bins[1:] - bins[:-1])
     return sums, bins.clone()
+
+
+def _edges(low: Tensor, high: Tensor, bins: int, margin: float) -> Tensor:
+    """Return the edges of `bins` equal ranges from `low` to `high`, or around them where these are equal."""
+    is_one = low == high
+    low, high = torch.where(is_one, low - margin, low), torch.where(is_one, high + margin, high)
+    iota = torch.arange(bins + 1, device=low.device)
+    step = (high - low) / bins
+    return torch.where(iota < (bins + 1) // 2, low + step * iota, high - step * (bins - iota))
+
+
+def _in_bins(x: Tensor, edges: Tensor) -> Tensor:
+    """Return, for each element and each range between neighbouring edges, whether the range has the element."""
+    flat, count = x.reshape(-1, 1), edges.shape[0] - 1
+    index = torch.clamp((flat >= edges).long().sum(1, True) - 1, max=count - 1)
+    is_inside = (flat >= edges[0]) & (flat <= edges[-1])
+    return (index == torch.arange(count, device=x.device)) & is_inside
 
 
 _START = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
