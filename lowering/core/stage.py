@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from mlirtri import settings
 from mlirtri.errors import (
@@ -27,6 +27,9 @@ from mlirtri.errors import (
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import public_class
 
+if TYPE_CHECKING:
+    import torch
+
 # Attributes of functions and loops that stages of MLIR write and schedules of TIR read.
 TILE_KERNEL = "mlirtri.tile_kernel"
 """Attribute of a function with a ``with T.Kernel(…)``: the number of threads of a block."""
@@ -40,6 +43,8 @@ TRIPS = "mlirtri.trips"
 """Attribute of a loop whose extent depends on outer loops: its usual trip count, for the cost model."""
 NARROWED_SUM = "mlirtri.narrowed_sum"
 """Attribute of a loop that adds to an fp64 which nothing reads but casts to fp32: not every term needs fp64."""
+Tensors: TypeAlias = "Sequence[torch.Tensor]"
+"""What an executable reads or writes, in the order of arguments or results."""
 StageIR: TypeAlias = Any
 """The IR of a stage: a syntax tree of Python, a module of MLIR, a module of TVM, or `Code`."""
 
@@ -57,7 +62,7 @@ class Executable(Protocol):
         """Return the bytes that the launches of a call read and write, each tensor once per launch; None if unknown."""
         ...
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any], /) -> None:
+    def launch(self, inputs: Tensors, outputs: Tensors, /) -> None:
         """Run on contiguous torch tensors, one per function argument, writing every output tensor in full.
 
         Thread-safe. The caller checks shapes, dtypes and devices. If the pipeline drops signs (`Pipeline.signless`),

@@ -12,6 +12,7 @@ from typing import Any
 
 from mlirtri.errors import DeviceError, Span
 from mlirtri.lowering.core.launch_figures import LaunchFigures
+from mlirtri.lowering.core.stage import Tensors
 from mlirtri.lowering.cuda_emulation.library import EmulatedLibrary
 from mlirtri.lowering.cuda_emulation.reports import error_of
 from mlirtri.lowering.cuda_emulation.translation import translated
@@ -50,7 +51,7 @@ class EmulatedExecutable:
             self.plan, self.kernels, source, self.spans, self.make_host, self.cpu, self.make_figures
         )
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def launch(self, inputs: Tensors, outputs: Tensors) -> None:
         """Run on CPU tensors; raises `DeviceCheckError` for the first thing that a device forbids."""
         with self._running:
             if self._built is None:

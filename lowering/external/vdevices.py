@@ -14,11 +14,13 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.core.target import Target, as_target
 from mlirtri.lowering.external.calls import KIND, calls_in, values_of
 from mlirtri.lowering.external.objects import Device
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_map
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, Node, PrimFunc, relax, structural_map
 from mlirtri.lowering.toolchain.tvm_passes import operator_of, relax_functions
 
 GLOBAL_INFO = "vdevice"
 """The global info of an IRModule that lists its devices."""
+
+VDevice = relax.VDevice
 
 
 class VDevices:
@@ -47,7 +49,7 @@ def devices_of(module: ir.Module) -> VDevices:
     return VDevices(copies[0]["home"], copies[0]["architecture"], tuple(sorted(names)))
 
 
-def vdevices_in(mod: IRModule) -> list[Any]:
+def vdevices_in(mod: IRModule) -> list[VDevice]:
     """Return the devices that a Relax module names."""
     return list(mod.global_infos.get(GLOBAL_INFO, ()))
 
@@ -56,22 +58,22 @@ def _is_copy(declaration: ir.OpView) -> bool:
     return declaration.attributes[KIND].value == "device"
 
 
-def _vdevice(device: Device, architecture: str) -> Any:
+def _vdevice(device: Device, architecture: str) -> VDevice:
     target = {"kind": "cuda", "arch": architecture} if device.kind == "cuda" else {"kind": "llvm"}
     return relax.VDevice(target, device.index)
 
 
-def kind_of(vdevice: Any) -> str:
+def kind_of(vdevice: VDevice) -> str:
     """Return the kind of a device, ``"cpu"`` or ``"cuda"``."""
     return "cuda" if str(vdevice.target.kind.name) == "cuda" else "cpu"
 
 
-def device_of(vdevice: Any) -> str:
+def device_of(vdevice: VDevice) -> str:
     """Return the name of a device, as ``cuda:0``."""
     return f"{kind_of(vdevice)}:{int(vdevice.vdevice_id)}"
 
 
-def vdevice_of(kind: Any) -> Any:
+def vdevice_of(kind: Node) -> VDevice | None:
     """Return the device of a Relax type, of a tuple the first one in it; None where it names none."""
     if isinstance(kind, relax.TupleType):
         return next((vdevice for field in kind.fields if (vdevice := vdevice_of(field)) is not None), None)

@@ -18,7 +18,7 @@ from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.dialect.definition import type_of
 from mlirtri.lowering.core.interface import RuntimeCheck
 from mlirtri.lowering.core.recursion import more_frames
-from mlirtri.lowering.core.stage import Code, CompileContext
+from mlirtri.lowering.core.stage import Code, CompileContext, Tensors
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.frontend.semantics.debugging import CHECK, is_breakpoint
 from mlirtri.lowering.interpreter.frames import Action, Breakpoint, Line, SourceLine, chain_of, lines_of
@@ -174,7 +174,7 @@ class Interpreted:
         self._inputs = inputs
         self._outputs = outputs
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def launch(self, inputs: Tensors, outputs: Tensors) -> None:
         """Run on CPU tensors, complex ones by parts."""
         arrays = [as_array(tensor, dtype) for tensor, dtype in zip(inputs, self._inputs, strict=True)]
         # Copy first: a result may be an argument that another result overwrites.

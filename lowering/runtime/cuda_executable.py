@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mlirtri.errors import DeviceError
 from mlirtri.lowering.core.launch_figures import LaunchFigures
+from mlirtri.lowering.core.stage import Tensors
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
@@ -62,7 +63,7 @@ class CudaExecutable:
             self.plan, self.kernels, source, self.make_module, self.architecture, self.host, self.make_figures
         )
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def launch(self, inputs: Tensors, outputs: Tensors) -> None:
         """Run on CUDA tensors, in the current stream; raises `DeviceError` if TVM has no CUDA runtime."""
         if self._built is None:
             with self._building:

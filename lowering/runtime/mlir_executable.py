@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mlirtri.errors import CodegenError, KernelMemoryError
+from mlirtri.lowering.core.stage import Tensors
 from mlirtri.lowering.runtime.launches import ARGUMENT, RESULT, Launch, Launches, Operand
 
 _Packed = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -68,7 +69,7 @@ class MlirExecutable:
             raise CodegenError(f"the compiled code has no function {convention.symbol!r}")
         self._function = _Packed(address)
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def launch(self, inputs: Tensors, outputs: Tensors) -> None:
         """Run on torch tensors of the compiled shapes, strides and dtypes; writes every output in full."""
         try:
             pointers, table = self._frames.frame

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.lowering.core.stage import Tensors
 from mlirtri.lowering.runtime.launch_plan import Plan, Step, Store
 from mlirtri.lowering.runtime.launches import Launches, launches_of_plan, launches_of_tensors, separates_result
 from mlirtri.lowering.runtime.preparation import Preparation, prepared
@@ -104,7 +105,7 @@ def _made_late(make: Callable[[], Launch]) -> Launch:
     """Return a launch that is made when it is first called: calls with arrays alone never need it."""
     launches: list[Launch] = []
 
-    def launch(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def launch(inputs: Tensors, outputs: Tensors) -> None:
         if not launches:
             launches.append(make())
         launches[0](inputs, outputs)
@@ -175,7 +176,7 @@ class MachineExecutable:
         """Return what a call does, for calls that are written as Python."""
         return launches_of_tensors(self.launch, inputs, outputs)
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def launch(self, inputs: Tensors, outputs: Tensors) -> None:
         machine = getattr(self._local, "machine", None)
         if machine is None:
             machine = self._local.machine = start_machine(self.library.module)

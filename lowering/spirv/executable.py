@@ -16,6 +16,7 @@ from typing import Any
 
 from mlirtri.errors import DeviceError, KernelMemoryError
 from mlirtri.lowering.core.size_program import computed
+from mlirtri.lowering.core.stage import Tensors
 from mlirtri.lowering.spirv.host_program import (
     Allocate,
     Block,
@@ -56,7 +57,7 @@ class SpirvExecutable:
         """Return the launches, as they stand in the program."""
         return self.program.dispatches
 
-    def launch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def launch(self, inputs: Tensors, outputs: Tensors) -> None:
         """Run on torch tensors in the host's memory; writes every output in full."""
         try:
             vulkan = device()

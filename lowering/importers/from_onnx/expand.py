@@ -27,7 +27,7 @@ _ROUNDS = 8
 """Definitions call each other less deeply than this."""
 
 
-def expand(model: ModelProto) -> Any:
+def expand(model: ModelProto) -> ModelProto:
     """Return the model with the nodes of `EXPANDED` replaced by their definitions, at any depth."""
     for _ in range(_ROUNDS):
         if not _calls(model.graph):

@@ -8,7 +8,6 @@ If(Constant true, then=…, else=…)      ──►   the nodes of `then`
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 import onnx
@@ -28,7 +27,7 @@ _ROUNDS = 16
 _FLOW = {"If": branch_of, "Loop": unrolled_loop, "Scan": unrolled_scan}
 
 
-def fold(model: ModelProto) -> Any:
+def fold(model: ModelProto) -> ModelProto:
     """Return the model with the types that ONNX infers, and without what does not depend on its inputs' elements."""
     version = version_of(model)
     for _ in range(_ROUNDS):

@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 import onnx.inliner
 import onnx.version_converter
-from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.errors import KernelError, KernelTypeError, UnsupportedOperationError, raise_all
@@ -191,7 +191,7 @@ def _unify_constants(node: NodeProto) -> None:
             attribute.t.CopyFrom(in_bytes(attribute.t))
 
 
-def in_bytes(tensor: Any) -> Any:
+def in_bytes(tensor: TensorProto) -> TensorProto:
     """Return the tensor with its elements in `raw_data`."""
     if tensor.HasField("raw_data") or tensor.data_type == onnx.TensorProto.STRING:
         return tensor

@@ -84,7 +84,7 @@ def _is_small(value: Any) -> bool:
     return tensor.elem_type != TensorProto.STRING and prod(sizes) <= LARGEST
 
 
-def with_values(model: ModelProto, values: Mapping[str, np.ndarray]) -> Any:
+def with_values(model: ModelProto, values: Mapping[str, np.ndarray]) -> ModelProto:
     """Return a copy of `model` in which these inputs are constants."""
     copy = type(model)()
     copy.CopyFrom(model)

@@ -24,14 +24,14 @@ def version_of(model: ModelProto) -> int:
     return next((opset.version for opset in model.opset_import if opset.domain in DOMAINS), 0)
 
 
-def graphs_in(node: NodeProto) -> Iterator[Any]:
+def graphs_in(node: NodeProto) -> Iterator[GraphProto]:
     """Yield the graphs in the attributes of a node."""
     for attribute in node.attribute:
         if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
             yield from (attribute.g,) if attribute.type == AttributeProto.GRAPH else attribute.graphs
 
 
-def graphs_of(graph: GraphProto) -> Iterator[Any]:
+def graphs_of(graph: GraphProto) -> Iterator[GraphProto]:
     """Yield the graph and those in the attributes of its nodes, at any depth."""
     yield graph
     for node in graph.node:
@@ -98,7 +98,7 @@ def operand(node: NodeProto, position: int) -> str:
     return node.input[position] if len(node.input) > position else ""
 
 
-def constant(name: str, value: np.ndarray) -> Any:
+def constant(name: str, value: np.ndarray) -> NodeProto:
     return helper.make_node("Constant", [], [name], name=name, value=numpy_helper.from_array(value, name))
 
 
@@ -146,7 +146,7 @@ class Nodes:
         return label
 
 
-def with_types(model: ModelProto) -> Any:
+def with_types(model: ModelProto) -> ModelProto:
     """Return the model with the types that ONNX infers, and those of what loops carry; raises `ParseError`."""
     try:
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)

@@ -19,7 +19,7 @@ LARGEST = 64
 """The most iterations that are unrolled."""
 
 
-def rename(nodes: list[Any], names: dict[str, str], prefix: str) -> None:
+def rename(nodes: Sequence[NodeProto], names: dict[str, str], prefix: str) -> None:
     """Put `prefix` before the names of nodes and of the values that they make; `names` collects those of values."""
     for node in nodes:
         node.name = f"{prefix}.{node.name}"
@@ -35,7 +35,7 @@ def rename(nodes: list[Any], names: dict[str, str], prefix: str) -> None:
                 value.name = inside.get(value.name, value.name)
 
 
-def inlined(graph: GraphProto, arguments: Sequence[str], prefix: str) -> tuple[list[Any], list[str]]:
+def inlined(graph: GraphProto, arguments: Sequence[str], prefix: str) -> tuple[list[NodeProto], list[str]]:
     """Return a copy of a graph's nodes with these names for its inputs, and the names of its results."""
     copy = onnx.GraphProto()
     copy.CopyFrom(graph)
@@ -69,7 +69,7 @@ def unrolled_loop(node: NodeProto, values: Values) -> list[NodeProto] | None:
     return _finished(add, node, carried, collected, [0] * len(node.output), [0] * len(node.output))
 
 
-def goes_on(body: Any, values: Values) -> bool:
+def goes_on(body: GraphProto, values: Values) -> bool:
     """Return whether the condition of the body is the one that it is given, or a constant that is true."""
     producers = {name: node for node in body.node for name in node.output}
     name, inner = body.output[0].name, values.within(body)

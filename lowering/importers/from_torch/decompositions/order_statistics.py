@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, Results, Scalar, decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, Operator, Results, Scalar, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def arg_extremum(best: Any) -> Callable[..., Tensor]:
+def arg_extremum(best: Operator) -> Callable[..., Tensor]:
     """Return the rule of `argmax` or `argmin`, given `amax` or `amin`: the first NaN, else the first extremum."""
 
     def index(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -30,7 +30,7 @@ def arg_extremum(best: Any) -> Callable[..., Tensor]:
     return index
 
 
-def extremum_with_index(best: Any, index: Callable[..., Tensor]) -> Callable[..., Results]:
+def extremum_with_index(best: Operator, index: Callable[..., Tensor]) -> Callable[..., Results]:
     """Return the rule of `max` or `min` along an axis."""
 
     def apply(x: Tensor, dim: int, keepdim: bool = False) -> Results:

@@ -133,7 +133,7 @@ def extremum(operator: Operator) -> Callable[..., Tensor]:
     return compute
 
 
-def extremum_of_all(along: Any) -> Callable[[Tensor], Tensor]:
+def extremum_of_all(along: Operator) -> Callable[[Tensor], Tensor]:
     """Return the rule of `max` or `min` of all elements of narrow integers, given `amax` or `amin`."""
 
     def compute(x: Tensor) -> Tensor:

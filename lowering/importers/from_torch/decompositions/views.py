@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, Scalar, decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Axes, Operator, Results, Scalar, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -73,7 +73,7 @@ def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **option
 
 
 @decomposes(aten.resize.default)
-def resize(x: Tensor, size: Sequence[Any], *, memory_format: torch.memory_format | None = None) -> Results:
+def resize(x: Tensor, size: Sequence[Scalar], *, memory_format: torch.memory_format | None = None) -> Results:
     """Return the first elements in another shape; elements beyond those of `x`, which eager leaves undefined, are 0."""
     count = prod(size)
     if not all(type(length) is int for length in (*x.shape, *size)) or not x.is_contiguous():
@@ -87,7 +87,7 @@ def resize_as(x: Tensor, the_template: Tensor, *, memory_format: torch.memory_fo
     return resize(x, the_template.shape)
 
 
-def copy_of(view: Any) -> Callable[..., Tensor]:
+def copy_of(view: Operator) -> Callable[..., Tensor]:
     """Return the rule of the copying variant of a view."""
 
     def apply(*arguments: Any, **options: Any) -> Tensor:
@@ -97,7 +97,7 @@ def copy_of(view: Any) -> Callable[..., Tensor]:
 
 
 @decomposes(aten.split_with_sizes.default)
-def split_with_sizes(x: Tensor, sizes: Sequence[Any], dim: int = 0) -> Results:
+def split_with_sizes(x: Tensor, sizes: Sequence[Scalar], dim: int = 0) -> Results:
     """Return one slice per part, of dynamic sizes."""
     if all(isinstance(size, int) for size in sizes):
         return NotImplemented
@@ -125,7 +125,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 
 @decomposes(aten.view.default)
-def view(x: Tensor, size: Sequence[Any]) -> Tensor:
+def view(x: Tensor, size: Sequence[Scalar]) -> Tensor:
     """Reshape a tensor without elements."""
     return (
         x.new_zeros([0 if operand == -1 else operand for operand in size])
@@ -135,7 +135,7 @@ def view(x: Tensor, size: Sequence[Any]) -> Tensor:
 
 
 @decomposes(aten.repeat.default)
-def repeat(x: Tensor, repeats: Sequence[Any]) -> Tensor:
+def repeat(x: Tensor, repeats: Sequence[Scalar]) -> Tensor:
     """Repeat a tensor without elements."""
     missing = len(repeats) - x.dim()
     if not has_no_elements([*x.shape, *repeats]):
@@ -143,7 +143,7 @@ def repeat(x: Tensor, repeats: Sequence[Any]) -> Tensor:
     return x.new_zeros([element * size for element, size in zip(repeats, [1] * missing + list(x.shape), strict=True)])
 
 
-def has_no_elements(shape: Sequence[Any]) -> bool:
+def has_no_elements(shape: Sequence[Scalar]) -> bool:
     return all(isinstance(size, int) for size in shape) and 0 in shape
 
 
@@ -159,7 +159,7 @@ def constant_pad(x: Tensor, pad: list[int], value: float = 0) -> Tensor:
 
 
 @decomposes(aten.roll.default)
-def roll(x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
+def roll(x: Tensor, shifts: Axes, dims: Axes = ()) -> Tensor:
     """Rotate elements along axes, or of the flattened tensor; torch-mlir requires axes and shifts below their size."""
     if not dims:
         return x.flatten().roll(shifts, 0).view(x.shape)

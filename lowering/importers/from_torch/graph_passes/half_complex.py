@@ -12,6 +12,7 @@ from collections.abc import Set
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Node
 
 from mlirtri.errors import UnsupportedOperationError
@@ -26,12 +27,12 @@ Positions = tuple[Set[int], Set[int]]
 """Of the inputs and of the outputs of a program that are complex32, in the order of its signature."""
 
 
-def has_half_complex(program: Any) -> bool:
+def has_half_complex(program: ExportedProgram) -> bool:
     """Return whether a tensor of the graph of an `ExportedProgram` is complex32."""
     return any(_dtype(node) == HALF for node in program.graph.nodes)
 
 
-def positions(program: Any) -> Positions:
+def positions(program: ExportedProgram) -> Positions:
     """Return the positions of the inputs and of the outputs that are complex32."""
     nodes = {node.name: node for node in program.graph.nodes}
     specs = (program.graph_signature.input_specs, program.graph_signature.output_specs)
@@ -46,7 +47,7 @@ def _is_half(node: Node | None) -> bool:
     return node is not None and _dtype(node) == HALF
 
 
-def rewrite(program: Any) -> None:
+def rewrite(program: ExportedProgram) -> None:
     """Rewrite the graph of a functional `ExportedProgram` in place; raises `UnsupportedOperationError`."""
     graph = program.graph_module.graph
     dtypes = {node: _dtype(node) for node in graph.nodes}

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx import Graph
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -34,7 +35,7 @@ OF_FLOATS: dict[Any, Function] = {operator.lt: torch.lt, operator.le: torch.le, 
 """torch-mlir has these of integers."""
 
 
-def rewrite(graph: Any) -> None:
+def rewrite(graph: Graph) -> None:
     """Rewrite all such arithmetic in `graph`."""
     for node in list(graph.nodes):
         if node.op != "call_function" or node.kwargs or not _is_number(node.meta.get("val")):

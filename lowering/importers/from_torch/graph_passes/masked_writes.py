@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx import Graph
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from mlirtri.errors import UnsupportedOperationError
@@ -17,7 +18,7 @@ aten = torch.ops.aten
 WRITES = (aten.index_put.default, aten._unsafe_index_put.default)
 
 
-def rewrite(graph: Any) -> None:
+def rewrite(graph: Graph) -> None:
     """Merge common subexpressions of `nonzero`; raises `UnsupportedOperationError`."""
     if not any(node.target == aten.nonzero.default for node in graph.nodes):
         return

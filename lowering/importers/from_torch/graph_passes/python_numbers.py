@@ -12,6 +12,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, Node
 
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Scalar
+
 aten, prim = torch.ops.aten, torch.ops.prim
 
 
@@ -42,22 +44,22 @@ class Writer:
         call.meta["val"] = compute(*map(value_of, operands))
         return call
 
-    def real(self, x: Any) -> Any:
+    def real(self, x: Scalar) -> Scalar:
         if is_real(x):
             return x
         return self(aten.Float.Scalar, torch.sym_float, x) if isinstance(x, Node) else float(x)
 
-    def below(self, x: Any) -> Node:
+    def below(self, x: Scalar) -> Node:
         """Return the largest integer that is not above the float `x`."""
         negated = self(aten.neg.float, operator.neg, self.real(x))
         return self(operator.neg, operator.neg, self(aten.ceil.float, math.ceil, negated))
 
 
-def value_of(operand: Any) -> Any:
+def value_of(operand: Scalar) -> Scalar:
     return operand.meta["val"] if isinstance(operand, Node) else operand
 
 
-def is_real(x: Any) -> bool:
+def is_real(x: Scalar) -> bool:
     return isinstance(value_of(x), (torch.SymFloat, float))
 
 

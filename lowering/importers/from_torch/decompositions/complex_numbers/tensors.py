@@ -28,7 +28,7 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def parts_of(x: Operand) -> tuple[Any, Any]:
+def parts_of(x: Operand) -> tuple[Operand, Operand]:
     if isinstance(x, Tensor):
         return (x.real, x.imag) if x.dtype.is_complex else (x, torch.zeros_like(x))
     number = complex(x)

@@ -27,7 +27,7 @@ aten = torch.ops.aten
 Tensor = torch.Tensor
 
 
-def comparison(operator: Operator) -> Callable[[Tensor, Any], Tensor]:
+def comparison(operator: Operator) -> Callable[[Tensor, Operand], Tensor]:
     """Return the rule of a comparison in the promoted dtype, to which eager rounds a Python float as well."""
 
     def compare(x: Tensor, y: Operand) -> Tensor:
@@ -57,7 +57,7 @@ def eq_tensor(x: Tensor, y: Tensor) -> Tensor:
     return torch.logical_not(torch.ne(x, y))
 
 
-def over_axes(reduce: Any) -> Callable[..., Tensor]:
+def over_axes(reduce: Operator) -> Callable[..., Tensor]:
     """Return the rule that reduces one axis at a time, as torch-mlir requires; the result of uint8 is uint8."""
 
     def apply(x: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:

@@ -219,7 +219,7 @@ def pow_tensor(x: Tensor, exponent: Tensor) -> Tensor:
     return aten.pow.Tensor_Tensor(x, exponent).to(kind)
 
 
-def with_scalar_right(operator: Operator) -> Callable[[Tensor, Any], Tensor]:
+def with_scalar_right(operator: Operator) -> Callable[[Tensor, Operand], Tensor]:
     """Return the rule of a tensor and a number, given the operator of two tensors."""
 
     def apply(x: Tensor, number: Scalar) -> Tensor:
@@ -229,7 +229,7 @@ def with_scalar_right(operator: Operator) -> Callable[[Tensor, Any], Tensor]:
     return apply
 
 
-def with_scalar_left(operator: Operator) -> Callable[[Any, Tensor], Tensor]:
+def with_scalar_left(operator: Operator) -> Callable[[Operand, Tensor], Tensor]:
     """Return the rule of a number and a tensor, given the operator of two tensors."""
 
     def apply(number: Scalar, x: Tensor) -> Tensor:

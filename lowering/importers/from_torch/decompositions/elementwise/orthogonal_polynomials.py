@@ -87,7 +87,7 @@ POLYNOMIALS = {
 }  # fmt: skip
 
 
-def evaluate(polynomial: Polynomial) -> Callable[[Any, Any], Tensor]:
+def evaluate(polynomial: Polynomial) -> Callable[[Operand, Operand], Tensor]:
     """Return the rule of `polynomial` of x and its degree, of which one may be a Python number."""
 
     def apply(x: Operand, n: Any) -> Tensor:

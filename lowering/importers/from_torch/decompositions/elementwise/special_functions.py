@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -152,7 +151,7 @@ def xlog1py(x: Tensor, y: Tensor) -> Tensor:
     return torch.where(torch.isnan(y), y, torch.where(x == 0, 0.0, x * torch.log1p(y)))
 
 
-def in_float64_binary(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
+def in_float64_binary(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Operand, Operand], Tensor]:
     """Return the rule of two operands, one of which may be a Python number, computed in float64."""
 
     def compute(x: Operand, y: Operand) -> Tensor:

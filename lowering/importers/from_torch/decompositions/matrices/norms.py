@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Axes, Results, decomposes, in_float32
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Axes, Results, Scalar, decomposes, in_float32
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.spectra import is_supported, svd
 
 aten = torch.ops.aten
@@ -23,7 +23,7 @@ for _operator in (aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.S
 
 @decomposes(aten.linalg_matrix_norm.default, aten.linalg_matrix_norm.str_ord)
 def matrix_norm(
-    a: Tensor, ord: Any = "fro", dim: Axes = (-2, -1), keepdim: bool = False, *, dtype: torch.dtype | None = None
+    a: Tensor, ord: Scalar = "fro", dim: Axes = (-2, -1), keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Results:  # noqa: A002 - torch's name
     """Return matrix norms by singular values; torch decomposes the other norms."""
     axes = sorted(axis % a.dim() for axis in dim)
@@ -37,7 +37,7 @@ def matrix_norm(
 
 @decomposes(aten.linalg_norm.default, aten.linalg_norm.ord_str)
 def norm(
-    a: Tensor, ord: Any = None, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    a: Tensor, ord: Scalar = None, dim: Axes = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
 ) -> Results:  # noqa: A002
     axes = list(range(a.dim())) if dim is None else list(dim)
     if ord in NORMS_OF_VALUES and len(axes) == 2:

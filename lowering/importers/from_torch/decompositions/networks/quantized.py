@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Scalar
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Rule, Scalar
 
 Tensor = torch.Tensor
 
@@ -182,7 +182,7 @@ _RULES: dict[str, Callable[..., Any]] = {
 }
 
 
-def quantised() -> dict[Any, Callable[..., Any]]:
+def quantised() -> dict[Operator, Rule]:
     """Return the rules by operator, of those registered by now: torch registers them on a program's import."""
     result = {}
     for name, function in _RULES.items():
