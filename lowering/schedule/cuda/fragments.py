@@ -131,17 +131,6 @@ class Fragments:
             others = for_loop(
                 "across", layout.instructions_across - 1, lambda n: _lanes(lambda m: term(n + index(1), m, False)), _U
             )
-            combined = [
-                statement
-                for distance in (1, 2)
-                for statement in (
-                    tirx.BufferStore(other, loaded, [index(0)]),
-                    exchange(other, distance),
-                    tirx.BufferStore(
-                        part, reduction.combined(loaded, tirx.BufferLoad(other, [index(0)])), [index(0)]
-                    ),
-                )
-            ]  # fmt: skip
             carried = tirx.BufferLoad(reduction.carried, [index(0)])
             last = tirx.BufferStore(reduction.carried, reduction.combined(carried, loaded), [index(0)])
             once = replaced(sequence(*reduction.before, last, *reduction.after), {reduction.row: position})
@@ -149,7 +138,7 @@ class Fragments:
                 term(index(0), index(0), True),
                 term(index(0), index(1), False),
                 *([others] if layout.instructions_across > 1 else []),
-                *combined,
+                *_over_quad(reduction, part, other),
                 tirx.IfThenElse(tirx.EQ(tirx.floormod(thread, index(QUAD)), index(0)), once, None),
             )
 
@@ -157,6 +146,20 @@ class Fragments:
             "down", layout.instructions_down, lambda down: for_loop("below", 2, lambda n: row(down, n), _U), _U
         )
         return sequence(tirx.AllocBuffer(part), tirx.AllocBuffer(other), rows)
+
+
+def _over_quad(reduction: Reduction, part: Buffer, other: Buffer) -> list[Stmt]:
+    """Return the statements that combine the parts of a row that four neighbouring threads have in registers."""
+    loaded, exchanged = (tirx.BufferLoad(buffer, [index(0)]) for buffer in (part, other))
+    return [
+        statement
+        for distance in (1, 2)
+        for statement in (
+            tirx.BufferStore(other, loaded, [index(0)]),
+            exchange(other, distance),
+            tirx.BufferStore(part, reduction.combined(loaded, exchanged), [index(0)]),
+        )
+    ]
 
 
 _U = tirx.ForKind.UNROLLED
