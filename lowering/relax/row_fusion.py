@@ -15,25 +15,17 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.relax.packed_weights import computed_once
 from mlirtri.lowering.relax.row_merging import Merged, in_order, launch_of, merged, merged_call, merged_name
 from mlirtri.lowering.schedule.cpu.attention.rule import takes_attention
-from mlirtri.lowering.schedule.cpu.rows.columns import columns_of
-from mlirtri.lowering.schedule.cpu.rows.rule import (
-    fits_cache,
-    has_enough_rows,
-    is_along_memory,
-    only_finishes,
-    row_bytes,
-)
+from mlirtri.lowering.schedule.cpu.rows.rule import only_finishes
+from mlirtri.lowering.schedule.cpu.rows.rule import plan_of as cpu_plan_of
 from mlirtri.lowering.schedule.cuda.rows import plan_of as cuda_plan_of
 from mlirtri.lowering.schedule.rows.nests import (
     NotRows,
     Obstacle,
     computes_indices,
-    find_rows,
     is_product,
     nests_of,
     refuse_better_rules,
 )
-from mlirtri.lowering.schedule.rows.plan import make_plan
 from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_walk
 from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
@@ -70,20 +62,9 @@ def _check_rows(function: PrimFunc, target: Target) -> None:
         cuda_plan_of(function, target)
         return
     nests = nests_of(function)
-    plan = make_plan(nests, find_rows(nests), function.params)
     for nest in nests:
         refuse_better_rules(nest)
-    if not plan.reducers:
-        raise NotRows("nothing is reduced, and what makes it has other readers too", Obstacle.USES)
-    if not is_along_memory(plan) and columns_of(plan) is None:
-        raise NotRows("neither what it reduces nor its rows lie side by side in memory")
-    if not fits_cache(plan, target):
-        reason = "elements of a row lie too far apart in memory for the second cache"
-        if is_along_memory(plan):
-            reason = f"a row takes {row_bytes(plan)} bytes, more than half of the second cache"
-        raise NotRows(f"{reason}; MLIRTRI_ROW_TILE overrides it", Obstacle.MEMORY)
-    if not has_enough_rows(plan, target):
-        raise NotRows("there are fewer rows than threads", Obstacle.THREADS)
+    cpu_plan_of(nests, function.params, target)
 
 
 class Separations:

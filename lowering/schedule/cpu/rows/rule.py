@@ -14,7 +14,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.profitability import threads_are_profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
-from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of
+from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, Obstacle, find_rows, nests_of
 from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, make_plan, runs_along_memory
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -41,31 +41,33 @@ FINISHED = 16
 
 def rows(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the function with rows in parallel blocks; None where it is no row kernel."""
-    plan = plan_of(function)
-    if plan is None or not fits_cache(plan, target) or not has_enough_rows(plan, target):
+    try:
+        nests = nests_of(function)
+        # A single reduction has a rule of its own, which also divides one result among the threads.
+        if len(nests) < 2 or only_finishes(nests):
+            return None
+        plan = plan_of(nests, function.params, target)
+    except NotRows:
         return None
     across = None if is_along_memory(plan) else columns_of(plan)
     written = _written(function, plan, target) if across is None else _in_strips(function, plan, across, target)
     return Schedule(written)
 
 
-def plan_of(function: PrimFunc) -> RowPlan | None:
-    """Return the plan of a row kernel whose reductions are contiguous along or across rows; else None."""
-    try:
-        nests = nests_of(function)
-        if not any(nest.is_reduction for nest in nests):
-            return None
-        plan = make_plan(nests, find_rows(nests), function.params)
-    except NotRows:
-        return None
-    # A single reduction has a rule of its own, which also divides one result among the threads.
-    if (
-        len(nests) < 2
-        or only_finishes(nests)
-        or not plan.reducers
-        or not (is_along_memory(plan) or columns_of(plan) is not None)
-    ):
-        return None
+def plan_of(nests: Sequence[BlockNest], outputs: Sequence[Buffer], target: Target) -> RowPlan:
+    """Return the plan of a row kernel; raises `NotRows` with the reason where nests are none, or no profitable one."""
+    plan = make_plan(nests, find_rows(nests), outputs)
+    if not plan.reducers:
+        raise NotRows("nothing is reduced, and what makes it has other readers too", Obstacle.USES)
+    if not is_along_memory(plan) and columns_of(plan) is None:
+        raise NotRows("neither what it reduces nor its rows lie side by side in memory")
+    if not _fits_cache(plan, target):
+        reason = "elements of a row lie too far apart in memory for the second cache"
+        if is_along_memory(plan):
+            reason = f"a row takes {row_bytes(plan)} bytes, more than half of the second cache"
+        raise NotRows(f"{reason}; MLIRTRI_ROW_TILE overrides it", Obstacle.MEMORY)
+    if not _has_enough_rows(plan, target):
+        raise NotRows("there are fewer rows than threads", Obstacle.THREADS)
     return plan
 
 
@@ -100,7 +102,7 @@ def _bytes(buffer: Buffer) -> int:
     return prod(int(extent) for extent in buffer.shape) * max(1, int(buffer.dtype.bits) // 8)
 
 
-def fits_cache(plan: RowPlan, target: Target) -> bool:
+def _fits_cache(plan: RowPlan, target: Target) -> bool:
     """Return whether a row stays in cache from its first pass to its last; a tile size set by the user is accepted."""
     if target.row_tile is not None:
         return True
@@ -126,7 +128,7 @@ def _most_across(plan: RowPlan) -> int:
     return min((WAYS * way_bytes // gcd(step, way_bytes) for step in steps), default=LONGEST_ACROSS)
 
 
-def has_enough_rows(plan: RowPlan, target: Target) -> bool:
+def _has_enough_rows(plan: RowPlan, target: Target) -> bool:
     """Return whether there is a row, or a strip, for every thread, where threads are profitable."""
     together = 1 if is_along_memory(plan) else lanes_of_rows(plan)
     return profitable(prod(plan.rows.extents) // together >= target.threads or _work(plan) < PARALLEL_ITERATIONS)
