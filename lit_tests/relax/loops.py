@@ -72,4 +72,4 @@ def position_of_all(a: mt.Tensor[[4, COLUMNS], mt.float32]):
 # CHECK: T.int64(9223372036854775806)
 # CHECK: [[ROW:[a-z_0-9]*]]: T.let[T.int64] =
 # CHECK-NEXT: if [[ROW]] < T.int64(4):
-# CHECK: a{{\[}}[[ROW]], 
+# CHECK: a{{\[}}[[ROW]],

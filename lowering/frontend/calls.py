@@ -30,7 +30,7 @@ from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing.reads import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
-from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, spelled, write_result
+from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, has_attribute, spelled, write_result
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
@@ -182,12 +182,13 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
     if function is dict:
         return dict_of(arguments, keywords)
     if function is hasattr and len(arguments) == 2 and not isinstance(arguments[0], ModuleType):
-        return _has_attribute(b, *arguments)
+        return has_attribute(b, *arguments)
     if function not in (isinstance, len):
         arguments = [tuple(value) if isinstance(value, dict) else value for value in arguments]
     tensors = [value for value in flat(arguments) if isinstance(value, TriValue)]
     if not tensors or function is slice:
-        return fold(lambda: function(*arguments, **keywords))
+        made = partial(function, *arguments, **keywords)
+        return fold(lambda: tuple(made()) if function in (zip, enumerate, reversed) else made())
     if function in RUN_TIME_BUILTINS:
         implementation = RUN_TIME_BUILTINS[function]
         bound = bound_arguments(function.__name__, inspect.signature(partial(implementation, b)), arguments, keywords)
@@ -196,16 +197,6 @@ def _call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any
         f"{function.__name__}() of {describe(tensors[0])} is not known at compile time",
         help=INSTEAD_OF_BUILTINS.get(function.__name__),
     )
-
-
-def _has_attribute(b: Language, value: Any, name: Any) -> bool:
-    """Return what ``hasattr(value, name)`` says of a tensor or a number; raises `KernelTypeError` for other values."""
-    if isinstance(value, TriValue):
-        library = sys.modules.get("torch" if b.semantics == "torch" else "numpy")
-        return hasattr(library.Tensor if b.semantics == "torch" else np.ndarray, str(name))
-    if not isinstance(value, (bool, int, float, complex, str)):
-        raise KernelTypeError(f"hasattr() of {describe(value)} is not known", help=INSTEAD_OF_BUILTINS["hasattr"])
-    return hasattr(value, name)
 
 
 def _refuse_call(callee: Any, node: ast.Call) -> NoReturn:

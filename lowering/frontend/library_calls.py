@@ -254,3 +254,15 @@ KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]
     "mlirtri.static_assert": _static_assert, "mlirtri.match_buffer": _match_buffer,
 }  # fmt: skip
 """Implementations by qualified name."""
+
+
+def has_attribute(b: Language, value: Any, name: Any) -> bool:
+    """Return what ``hasattr(value, name)`` says of a tensor or a number; raises `KernelTypeError` for other values."""
+    if isinstance(value, TriValue):
+        is_torch = b.semantics == "torch" and "torch" in sys.modules
+        return hasattr(sys.modules["torch"].Tensor if is_torch else np.ndarray, str(name))
+    if not isinstance(value, (bool, int, float, complex, str)):
+        raise KernelTypeError(
+            f"hasattr() of {describe(value)} is not known", help="write the attribute itself, such as x.shape"
+        )
+    return hasattr(value, name)

@@ -142,7 +142,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("`np.linalg.solve`, `inv`, `det`, `cholesky`", "written in the kernel language; `LinAlgError` after the call",
             f"{ALGEBRA}::test_linear_algebra"),
         Row("`np.linalg.qr`, `eigh`, `svd`, `pinv`, `lstsq`, `matrix_rank`, `cond`, `slogdet`…",
-            "of one matrix each; vectors are the library's up to a factor of modulus 1", f"{ALGEBRA}::test_factors"),
+            "of one matrix or of stacks; vectors are the library's up to a factor of modulus 1", f"{ALGEBRA}::test_factors"),
         Row("`np.linalg.eig`, `eigvals`", "**refused**; `eigh` for Hermitian matrices", f"{ALGEBRA}::test_what_is_refused"),
         Row("`np.fft`, `torch.fft`", "transforms of axes of static length, in float64 and rounded once",
             "dialect/spellings/test_fourier_calls.py::test_same_call_same_result"),

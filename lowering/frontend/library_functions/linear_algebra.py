@@ -1,7 +1,7 @@
 """`numpy.linalg` and `torch.linalg` in the kernel language: functions that the frontend inlines where they are called.
 
 Python never runs them. Algorithms are the unblocked ones of LAPACK's xGETF2 and xPOTF2 (LU with partial pivoting,
-Cholesky by columns): results agree with the library up to rounding. Batched matrices are processed one by one.
+Cholesky by columns): results agree with the library up to rounding. The matrices of a stack are processed one by one.
 """
 
 from __future__ import annotations
@@ -65,46 +65,71 @@ def solved(a, b):
     return x
 
 
+def each(a, function, shapes, dtypes):
+    """Return stacks of what a function gives, a tuple of these shapes and dtypes, for each matrix of a stack."""
+    flat = a.reshape([size_of(a.shape[:-2]), *a.shape[-2:]])
+    results = [np.zeros([flat.shape[0], *shape], dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    for i in range(flat.shape[0]):
+        parts = function(flat[i])
+        for k in range(len(shapes)):
+            results[k][i] = parts[k]
+    return tuple([result.reshape([*a.shape[:-2], *result.shape[1:]]) for result in results])
+
+
+def size_of(shape):
+    count = 1
+    for extent in shape:
+        count = count * extent
+    return count
+
+
 def solve(a, b):
-    if a.ndim != 2 or a.shape[0] != a.shape[1]:
-        if a.ndim == 3 and a.shape[1] == a.shape[2] and b.ndim == 3:
-            x = b * np.ones(1, inexact(a[0]).dtype)
-            for i in range(a.shape[0]):
-                x[i] = solved(a[i], b[i])
-            return x
-        refuse("the last two axes of a matrix have the same size")
-    return solved(a, b)
+    """Solve for each matrix of two stacks whose shapes broadcast; a `b` of one axis is a vector."""
+    square(a)
+    if b.ndim == 1 and a.ndim > 2:
+        return solve(a, b[:, None])[..., 0]
+    if a.ndim == 2 and b.ndim <= 2:
+        return solved(a, b)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    n, columns = b.shape[-2:]
+    matrices = np.broadcast_to(a, [*batch, n, n]).reshape([size_of(batch), n, n])
+    x = (np.broadcast_to(b, [*batch, n, columns]) * np.ones(1, inexact(matrices[0]).dtype)).reshape(
+        [size_of(batch), n, columns]
+    )
+    for i in range(x.shape[0]):
+        x[i] = solved(matrices[i], x[i])
+    return x.reshape([*batch, n, columns])
+
+
+def torch_solve(A, B, *, left=True):
+    if not left:
+        return np.swapaxes(solve(np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2)), -1, -2)
+    # torch takes vectors in a stack where B has the shape of the rows of A.
+    if B.ndim > 1 and B.ndim == A.ndim - 1 and B.shape == A.shape[:-1]:
+        return solve(A, B[..., None])[..., 0]
+    return solve(A, B)
 
 
 def inv(a):
-    if a.ndim == 3:
-        x = inexact(a)
-        for i in range(a.shape[0]):
-            x[i] = inv(a[i])
-        return x
     square(a)
+    if a.ndim > 2:
+        return each(a, lambda matrix: (inv(matrix),), [a.shape[-2:]], [inexact(a).dtype])[0]
     return solved(a, np.eye(a.shape[0], dtype=inexact(a).dtype))
 
 
 def det(a):
-    if a.ndim == 3:
-        x = np.zeros(a.shape[0], inexact(a[0]).dtype)
-        for i in range(a.shape[0]):
-            x[i] = det(a[i])
-        return x
     square(a)
+    if a.ndim > 2:
+        return each(a, lambda matrix: (det(matrix),), [()], [inexact(a).dtype])[0]
     lu = inexact(a)
     _, sign, _ = factored(lu)
     return (np.diagonal(lu).prod() * sign).astype(lu.dtype)
 
 
 def cholesky(a):
-    if a.ndim == 3:
-        x = inexact(a)
-        for i in range(a.shape[0]):
-            x[i] = cholesky(a[i])
-        return x
     square(a)
+    if a.ndim > 2:
+        return each(a, lambda matrix: (cholesky(matrix),), [a.shape[-2:]], [inexact(a).dtype])[0]
     n = a.shape[0]
     matrix = inexact(a)
     lower = np.zeros_like(matrix)
@@ -124,7 +149,7 @@ def cholesky(a):
 
 
 def square(a):
-    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+    if a.ndim < 2 or a.shape[-2] != a.shape[-1]:
         refuse("the last two axes of a matrix have the same size")
 
 
@@ -135,8 +160,8 @@ def refuse(message: str) -> None:
 refuse.__mlirtri_name__ = "mlirtri.refuse"  # type: ignore[attr-defined]
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f"{library}.linalg.{function.__name__}": function
-    for library in ("numpy", "torch")
-    for function in (solve, inv, det)
-} | {"numpy.linalg.cholesky": cholesky, "torch.inverse": inv, "torch.det": det}
+    "numpy.linalg.inv": inv, "numpy.linalg.det": det, "numpy.linalg.solve": solve, "numpy.linalg.cholesky": cholesky,
+    "torch.linalg.inv": inv, "torch.linalg.det": det, "torch.linalg.solve": torch_solve, "torch.inverse": inv,
+    "torch.det": det,
+}  # fmt: skip
 """Inlined library functions by qualified name."""

@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.lowering.frontend.library_functions.linear_algebra import factored, inexact, inv, refuse, require, square
+from mlirtri.lowering.frontend.library_functions.linear_algebra import (
+    each,
+    factored,
+    inexact,
+    inv,
+    refuse,
+    require,
+    square,
+)
 
 SWEEPS = 40
 """The largest number of sweeps: convergence is quadratic, and takes fewer than ten."""
@@ -20,8 +28,13 @@ SWEEPS = 40
 
 def matrix(a):
     if a.ndim != 2:
-        refuse("it takes one matrix in a kernel: loop over the matrices of a stack")
+        refuse("it takes matrices")
     return inexact(a)
+
+
+def moduli(a):
+    """Return the dtype of the moduli of a matrix's elements."""
+    return np.abs(inexact(a)).dtype
 
 
 def reflected(a):
@@ -53,6 +66,12 @@ def product_of_reflections(packed, tau, columns):
 
 
 def qr(a, mode="reduced"):
+    if a.ndim > 2:
+        rows, columns = a.shape[-2:]
+        kept, dtype = rows if mode == "complete" else min(rows, columns), inexact(a).dtype
+        if mode == "r":
+            return each(a, lambda part: (qr(part, mode),), [(kept, columns)], [dtype])[0]
+        return each(a, lambda part: qr(part, mode), [(rows, kept), (kept, columns)], [dtype, dtype])
     packed = matrix(a)
     rows, columns = packed.shape
     tau = reflected(packed)
@@ -125,6 +144,9 @@ def hermitian(a, triangle):
 
 
 def eigh(a, UPLO="L"):
+    if a.ndim > 2:
+        shapes = [a.shape[-1:], a.shape[-2:]]
+        return each(a, lambda part: eigh(part, UPLO), shapes, [moduli(a), inexact(a).dtype])
     reduced = hermitian(a, UPLO)
     vectors = diagonalised(reduced, True)
     values = np.real(np.diagonal(reduced))
@@ -133,6 +155,8 @@ def eigh(a, UPLO="L"):
 
 
 def eigvalsh(a, UPLO="L"):
+    if a.ndim > 2:
+        return each(a, lambda part: (eigvalsh(part, UPLO),), [a.shape[-1:]], [moduli(a)])[0]
     reduced = hermitian(a, UPLO)
     diagonalised(reduced, False)
     return np.sort(np.real(np.diagonal(reduced)))
@@ -184,9 +208,16 @@ def tall_svd(a, full, with_vectors):
 
 
 def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
-    a = matrix(a)
     if hermitian:
         refuse("hermitian=True is not supported: eigh gives these values")
+    if a.ndim > 2:
+        rows, columns, count = *a.shape[-2:], min(a.shape[-2:])
+        if not compute_uv:
+            return each(a, lambda part: (svd(part, False, False),), [(count,)], [moduli(a)])[0]
+        shapes = [(rows, rows if full_matrices else count), (count,), (columns if full_matrices else count, columns)]
+        dtype = inexact(a).dtype
+        return each(a, lambda part: svd(part, full_matrices), shapes, [dtype, moduli(a), dtype])
+    a = matrix(a)
     if a.shape[0] >= a.shape[1]:
         u, values, v = tall_svd(a, full_matrices, compute_uv)
     else:
@@ -205,6 +236,9 @@ def svdvals(x: Any, /) -> Any:
 
 
 def pinv(a, rcond=None, hermitian=False, *, rtol=None):
+    if a.ndim > 2:
+        shape = (a.shape[-1], a.shape[-2])
+        return each(a, lambda part: (pinv(part, rcond, hermitian, rtol=rtol),), [shape], [inexact(a).dtype])[0]
     u, values, vh = svd(a, False, True, hermitian)
     limit = rtol
     if rtol is None:
@@ -217,7 +251,7 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
 def torch_pinv(input, *, atol=None, rtol=None, hermitian=False):
     if atol is not None:
         refuse("atol is not supported: use rtol")
-    default = np.finfo(inexact(input).dtype).eps * max(input.shape[0], input.shape[1])
+    default = np.finfo(inexact(input).dtype).eps * max(input.shape[-2], input.shape[-1])
     return pinv(input, None, hermitian, rtol=default if rtol is None else rtol)
 
 
@@ -227,9 +261,9 @@ def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
     values = svdvals(A)
     limit = tol
     if tol is None:
-        default = np.finfo(values.dtype).eps * max(A.shape[0], A.shape[1])
-        limit = np.max(values) * (default if rtol is None else rtol)
-    return np.count_nonzero(values > limit)  # type: ignore[operator]
+        default = np.finfo(values.dtype).eps * max(A.shape[-2], A.shape[-1])
+        limit = np.max(values, -1, keepdims=True) * (default if rtol is None else rtol)
+    return np.count_nonzero(values > limit, -1)  # type: ignore[operator]
 
 
 def torch_matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
@@ -241,10 +275,12 @@ def torch_matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
 def cond(x, p=None):
     if p is None or p == 2:
         values = svdvals(x)
-        return values[0] / values[-1]
+        return values[..., 0] / values[..., -1]
     if p == -2:
         values = svdvals(x)
-        return values[-1] / values[0]
+        return values[..., -1] / values[..., 0]
+    if x.ndim > 2:
+        return each(x, lambda part: (cond(part, p),), [()], [moduli(x)])[0]
     return np.linalg.norm(x, p) * np.linalg.norm(inv(x), p)
 
 
@@ -265,14 +301,16 @@ def lstsq(a, b, rcond=None):
 
 def slogdet(a):
     square(a)
+    if a.ndim > 2:
+        return each(a, slogdet, [(), ()], [inexact(a).dtype, moduli(a)])
     lu = matrix(a)
     _, swaps, _ = factored(lu)
     diagonal = np.diagonal(lu)
-    moduli = np.abs(diagonal)
-    is_zero = np.any(moduli == 0)
-    sign = np.prod(diagonal / np.where(moduli == 0, 1, moduli)) * swaps
-    total = np.sum(np.log(np.where(moduli == 0, 1, moduli)))
-    return np.where(is_zero, 0, sign).astype(lu.dtype), np.where(is_zero, -np.inf, total).astype(moduli.dtype)
+    sizes = np.abs(diagonal)
+    is_zero = np.any(sizes == 0)
+    sign = np.prod(diagonal / np.where(sizes == 0, 1, sizes)) * swaps
+    total = np.sum(np.log(np.where(sizes == 0, 1, sizes)))
+    return np.where(is_zero, 0, sign).astype(lu.dtype), np.where(is_zero, -np.inf, total).astype(sizes.dtype)
 
 
 def logdet(input):

@@ -23,6 +23,7 @@ from mlirtri.dialect.bindings.mlir import (
     tensor,
 )
 from mlirtri.lowering.mlir_common.aliasing import (
+    VIEWS,
     ends_in,
     is_content_of,
     is_inside,
@@ -239,7 +240,10 @@ def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
         return False
     if all(value == first for value in values):
         return True
-    return not is_read_only(first) and ends_in(first, branch)
+    whole = first
+    while not is_block_argument(whole) and whole.owner.name in VIEWS:
+        whole = whole.owner.operands[0]
+    return not is_read_only(whole) and ends_in(first, branch) and ends_in(whole, branch)
 
 
 def _rank(value: ir.Value) -> int:
