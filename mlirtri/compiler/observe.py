@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,19 @@ from mlirtri.lowering.core.stage import Code, CompileContext, PassRecord, Stage,
 from mlirtri.lowering.pipelines import AKG_ALIASES, PIPELINE_STAGES, TARGET_STAGES, Pipeline
 
 BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
+
+
+_KEEPS_PASSES = ContextVar("keeps_passes", default=False)
+
+
+@contextmanager
+def keeping_passes() -> Iterator[None]:
+    """Let compilations keep the text after each pass, instead of a second one that does when it is asked for."""
+    token = _KEEPS_PASSES.set(True)
+    try:
+        yield
+    finally:
+        _KEEPS_PASSES.reset(token)
 
 
 class Observer:
@@ -46,7 +62,7 @@ class Observer:
     def wants_passes(self) -> bool:
         """Return whether to keep the text after each pass; with edited files it cannot be repeated later."""
         folders = (self.dump_folder, self.override_folder, self.live_trace)
-        return bool(self.printed) or any(folder is not None for folder in folders)
+        return bool(self.printed) or any(folder is not None for folder in folders) or _KEEPS_PASSES.get()
 
     def __call__(self, stage: Stage, ir: StageIR, context: CompileContext) -> StageIR:
         ir = self._overridden(stage, ir, context)

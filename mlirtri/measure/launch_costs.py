@@ -176,7 +176,7 @@ def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None
     edited = _timed_pipeline(options.pipeline, column.target, nests)
     timed = Column(f"{column.name} timed", replace(options, pipeline=edited), column.variables)
     with timed.environment():
-        kernel = subject.compile(timed)
+        kernel = subject.compile_once(timed)
     call = subject.call_of(kernel, contender.values)
     times, between = _timed(call, prepare, nests.seconds)
     threads = None if "omp.parallel" in kernel.ir["llvmdialect"] else 1

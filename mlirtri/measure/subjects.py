@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from mlirtri.compiler.observe import keeping_passes
 from mlirtri.errors import KernelError, KernelTypeError
 from mlirtri.kernels.argument_text import data_for, device_for, random_array
 from mlirtri.kernels.graph import Graph
@@ -91,14 +92,17 @@ class KernelSubject:
 
     def compile(self, column: Column) -> Kernel:
         """Return a kernel that was compiled anew; raises the `KernelError` that refuses."""
-        options = column.options.over(self.function.options)
-        function = self.function.__mlirtri_function__
         if not self.is_observed:
-            compiled = partial(compile_function, function, self.specialization, options, {})
-            return [compiled().kernel for _ in range(self.compilations)][-1]
+            return [self.compile_once(column) for _ in range(self.compilations)][-1]
         if column.name not in self.kernels:
-            self.kernels[column.name] = _observed(compile_function(function, self.specialization, options, {}).kernel)
+            with keeping_passes():
+                self.kernels[column.name] = self.compile_once(column)
         return self.kernels[column.name]
+
+    def compile_once(self, column: Column) -> Kernel:
+        """Return a kernel whose compile times do not count; raises the `KernelError` that refuses."""
+        options = column.options.over(self.function.options)
+        return compile_function(self.function.__mlirtri_function__, self.specialization, options, {}).kernel
 
     def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
         """Return a call of the kernel on these values of `named`."""
@@ -205,11 +209,13 @@ class ProgramSubject:
             tensor.data.copy_(before)
 
     def _anew(self, column: Column) -> Kernel:
-        if self.is_observed:
-            return _observed(self._compiled(column))
-        return [self._compiled(column) for _ in range(self.compilations)][-1]
+        if not self.is_observed:
+            return [self.compile_once(column) for _ in range(self.compilations)][-1]
+        with keeping_passes():
+            return self.compile_once(column)
 
-    def _compiled(self, column: Column) -> Kernel:
+    def compile_once(self, column: Column) -> Kernel:
+        """Return a kernel whose compile times do not count; raises the `KernelError` that refuses."""
         chosen = {name: getattr(column.options, name) for name in ("pipeline", "target", "schedule")}
         if isinstance(self.program, Graph):
             return self.program.compile(**chosen)
@@ -222,12 +228,6 @@ class ProgramSubject:
     def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
         arguments = list(values.values())
         return lambda: kernel(*arguments)
-
-
-def _observed(kernel: Kernel) -> Kernel:
-    """Return the kernel with the compilation that kept the text after each pass as its own."""
-    kernel.compilation = kernel.observed
-    return kernel
 
 
 Subject = KernelSubject | ProgramSubject

@@ -39,7 +39,8 @@ def check_lines(text: str, prefix: str, keep: str | None = None, prefixes: Colle
     """Return directives for a text of any stage, without comment signs; empty where there is nothing to check.
 
     With `keep`, a regular expression, only labels and lines that it finds become directives. Without it, assembly is
-    checked for its functions and for vector arithmetic alone: registers, widths and order are those of this CPU.
+    checked for functions and their arithmetic on vectors alone, on scalars where no function has any on vectors:
+    registers, widths and order are those of this CPU.
     `prefixes` are all of the file; no variable is called like one, for ``[[A:`` would be a directive of it.
     """
     reserved = frozenset((prefix, *prefixes))
@@ -54,7 +55,8 @@ def check_lines(text: str, prefix: str, keep: str | None = None, prefixes: Colle
 def _section(text: str, prefix: str, keep: str | None, reserved: frozenset[str]) -> list[str]:
     scan, names = _language(text)
     if keep is None and scan in (_assembly, _disassembly):
-        lines = _that_compute(list(_arithmetic(scan(text))))
+        lines = _that_compute(list(_arithmetic(scan(text), "p"))) or _that_compute(list(_arithmetic(scan(text), "s")))
+        lines = lines or [line for line in scan(text) if line.is_label]
         return [each for line in lines for each in _directives(line, prefix, False, names(text))]
     lines = [line for line in scan(text) if line.is_label or keep is None or re.search(keep, line.text)]
     scope, directives, previous = replace(names(text), reserved=reserved), [], None
@@ -252,19 +254,21 @@ def _disassembly(text: str) -> Iterator[Line]:
             yield Line(number, label[1] if label else re.sub(r"\s+", " ", instruction[1]), bool(label))
 
 
-_VECTORS = re.compile(r"v?(?:(?P<plain>add|sub|mul|div|sqrt|max|min)|(?P<fused>fn?m(?:add|sub))\d+)(?P<dtype>p[sd])$")
-"""Instructions on vectors of x86. Not every CPU multiplies and adds at once; all have the others."""
+_NUMBERS = re.compile(
+    r"v?(?:(?P<plain>add|sub|mul|div|sqrt|max|min)|(?P<fused>fn?m(?:add|sub))\d+)(?P<dtype>[ps][sd])$"
+)
+"""Instructions of x86 on vectors (p) and on scalars (s). Not every CPU multiplies and adds at once; all have others."""
 
 _FUSED = {"add": "fmadd[0-9]+", "sub": "fn?m(add|sub)[0-9]+"}
 """What a product and this become on a CPU that does both at once."""
 
 
-def _arithmetic(lines: Iterator[Line]) -> Iterator[Line]:
-    """Yield the labels, and of each function the kinds of arithmetic on vectors, each once."""
+def _arithmetic(lines: Iterator[Line], packing: str) -> Iterator[Line]:
+    """Yield the labels, and of each function the kinds of arithmetic on vectors ("p") or scalars ("s"), each once."""
     function: list[tuple[int, str, str]] = []
     for line in lines:
-        match = None if line.is_label else _VECTORS.match(line.text.split(" ")[0])
-        if match:
+        match = None if line.is_label else _NUMBERS.match(line.text.split(" ")[0])
+        if match and match["dtype"].startswith(packing):
             function.append((line.number, match["plain"] or match["fused"], match["dtype"]))
         elif line.is_label:
             yield from _kinds(function)
@@ -274,13 +278,12 @@ def _arithmetic(lines: Iterator[Line]) -> Iterator[Line]:
 
 
 def _that_compute(lines: list[Line]) -> list[Line]:
-    """Return the lines without functions that have no arithmetic on vectors; all where none has any."""
-    kept = [
+    """Return the lines without functions that have no such arithmetic."""
+    return [
         line
         for line, following in zip(lines, [*lines[1:], None], strict=True)
         if not line.is_label or (following is not None and not following.is_label)
     ]
-    return kept or lines
 
 
 def _kinds(function: list[tuple[int, str, str]]) -> Iterator[Line]:

@@ -186,6 +186,16 @@ g:
     assert not passes(older.replace("addpd", "addsd").replace("mulpd", "mulsd"), directives)
 
 
+def test_assembly_without_vectors_is_checked_for_arithmetic_on_scalars():
+    scalar = "\t.text\nhelper:\n\tmov %eax, %ebx\nf:\n\tvaddsd\t%xmm1\n\tvmulsd\t%xmm1\n"
+    directives = check_lines(scalar, "CHECK")
+    assert directives[0] == "CHECK-LABEL: f:"
+    assert len(directives) == 2
+    assert passes(scalar, directives)
+    assert not passes(scalar.replace("mulsd", "divsd").replace("addsd", "divsd"), directives)
+    assert check_lines("\t.text\nf:\n\tmov %eax, %ebx\n", "CHECK") == ["CHECK-LABEL: f:"]
+
+
 def test_assembly_with_another_operation_does_not_pass():
     scaled = "\t.text\nf:\n\tvfmadd231ps\t%ymm1\n\tvdivps\t%ymm1\n\tvmulps\t%ymm1\n"
     directives = check_lines(scaled, "CHECK")

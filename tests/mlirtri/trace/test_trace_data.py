@@ -19,6 +19,7 @@ import mlirtri as mt
 import mlirtri.trace.page as page_module
 from mlirtri.cli.main import run_command
 from mlirtri.lowering.core.stage import Edge
+from mlirtri.measure import subjects
 from mlirtri.measure.tracing import trace_of
 from mlirtri.trace.chunks import LINES_PER_CHUNK, LineTable, unpacked
 from mlirtri.trace.colours import ColourTable, coloured
@@ -261,6 +262,24 @@ def test_kernels_side_by_side(tmp_path):
     kernels = [double.compile(np.ones(3), pipeline=name) for name in ("relax", "mlir")]
     path = kernels[0].trace(tmp_path / "t.html", kernels[1])
     assert [kernel["pipeline"] for kernel in data_of(path.read_text())["kernels"]] == ["relax", "mlir"]
+
+
+def test_a_kernel_with_costs_is_compiled_once_with_texts_and_once_with_clocks(tmp_path, monkeypatch):
+    file = tmp_path / "k.py"
+    file.write_text(KERNEL)
+    kept = []
+    whole = subjects.KernelSubject.compile_once
+
+    def counted(subject, column):
+        kernel = whole(subject, column)
+        kept.append((column.name, kernel.compilation.context.keep_passes))
+        assert "observed" not in kernel.__dict__
+        return kernel
+
+    monkeypatch.setattr(subjects.KernelSubject, "compile_once", counted)
+    found = trace_of(str(file), {}, ("mlir",), None, None)
+    assert kept == [("mlir", True), ("mlir timed", False)]
+    assert len(found.kernels[0].launches) == 4
 
 
 def test_watching_writes_the_page_again_after_a_change(tmp_path):
