@@ -115,3 +115,26 @@ def gate(a: mt.Tensor[[16, 32], mt.float32], w: mt.Tensor[[32, 48], mt.float32],
 # CHECK: for {{task|task_1}}
 # CHECK: T.exp
 # CHECK: def gate(
+
+
+@mt.jit
+def sparse_rows(
+    starts: mt.Tensor[[9], mt.int64], columns: mt.Tensor[[50], mt.int64], values: mt.Tensor[[50], mt.float64],
+    x: mt.Tensor[[20], mt.float64],
+):  # fmt: skip
+    y = torch.zeros(8, dtype=torch.float64)
+    for i in range(8):
+        total = mt.float64(0)
+        for k in range(starts[i], starts[i + 1]):
+            total += values[k] * x[columns[k]]
+        y[i] = total
+    return y
+
+
+# A predicted branch past the checks of a row's start, and of each column.
+# CHECK-LABEL: ===== sparse_rows: scheduled =====
+# CHECK: if T.call_llvm_pure_intrin("bool", "llvm.expect", {{.*}} >= T.int64(0), T.bool(True)):
+# CHECK: [[COLUMN:columns_[0-9]*]]: T.let[T.int64] = columns[
+# CHECK-NEXT: if T.call_llvm_pure_intrin("bool", "llvm.expect", [[COLUMN]] < T.int64(20) and {{.*}}
+# CHECK: else:
+# CHECK: T.Select(
