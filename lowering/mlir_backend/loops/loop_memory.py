@@ -7,7 +7,6 @@ values, `h[i] = h[i] + x`, may be the same in several iterations: a reduction in
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir
@@ -26,16 +25,33 @@ _MOST_PAIRS = 2000
 """Pairs of accesses that are compared for one loop; a body with more takes longer than it gains."""
 
 
-@dataclass
-class LoopMemory:
-    """The buffers from outside of a loop that it writes to."""
+def combined_buffers(loop: ir.Operation) -> dict[ir.Value, Combination] | None:
+    """Return the buffers from outside of a loop whose elements the iterations combine with values, and only that.
 
-    combined: dict[ir.Value, Combination] = field(default_factory=dict)
-    """Buffers whose elements the iterations combine with other values, and do nothing else with."""
+    None where iterations depend on each other in another way: they may not run in any order.
+    """
+    accesses = _accesses(loop)
+    if accesses is None:
+        return None
+    combined: dict[ir.Value, Combination] = {}
+    forms = IndexForms(loop)
+    for buffer, group in accesses.items():
+        if is_inside(buffer, loop):
+            if is_block_argument(buffer) or buffer.owner.name not in ("memref.alloc", "memref.alloca"):
+                return None
+        elif any(access.name == "memref.store" for access in group):
+            if not is_whole(buffer):
+                return None
+            if are_apart(group, forms):
+                continue
+            if (combination := _combination(group)) is None:
+                return None
+            combined[buffer] = combination
+    return combined
 
 
-def memory_of(loop: ir.Operation) -> LoopMemory | None:
-    """Return the memory of a loop whose iterations may run in any order, except that they combine; None for others."""
+def _accesses(loop: ir.Operation) -> dict[ir.Value, list[ir.Operation]] | None:
+    """Return the loads and stores of each buffer; None where another operation accesses memory."""
     accesses: dict[ir.Value, list[ir.Operation]] = {}
     for operation in all_operations_in(loop):
         if operation.name in ("memref.load", "memref.store"):
@@ -43,25 +59,7 @@ def memory_of(loop: ir.Operation) -> LoopMemory | None:
             accesses.setdefault(buffer, []).append(operation)
         elif operation.name not in _MEMORY and not operation.name.startswith(_PURE):
             return None
-    memory, forms = LoopMemory(), IndexForms(loop)
-    for buffer, group in accesses.items():
-        if is_inside(buffer, loop):
-            if is_block_argument(buffer) or buffer.owner.name not in ("memref.alloc", "memref.alloca"):
-                return None
-        elif any(access.name == "memref.store" for access in group):
-            if not is_whole(buffer) or not _add(memory, buffer, group, forms):
-                return None
-    return memory
-
-
-def _add(memory: LoopMemory, buffer: ir.Value, group: list[ir.Operation], forms: IndexForms) -> bool:
-    """Record the accesses of one buffer; return whether the iterations may run in any order."""
-    if are_apart(group, forms):
-        return True
-    combination = _combination(group)
-    if combination is not None:
-        memory.combined[buffer] = combination
-    return combination is not None
+    return accesses
 
 
 def are_apart(group: Sequence[ir.Operation], forms: IndexForms) -> bool:

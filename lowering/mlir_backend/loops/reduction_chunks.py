@@ -9,7 +9,7 @@ The partial results are combined in pairs, in the order of the loop; long chunks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, 
 from mlirtri.lowering.core.cpu import PARALLEL_STEPS
 from mlirtri.lowering.core.stage import TILE_KERNEL, TRIPS
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import ROUNDED, Combination, reduction_of
-from mlirtri.lowering.mlir_backend.loops.loop_memory import LoopMemory, memory_of
+from mlirtri.lowering.mlir_backend.loops.loop_memory import combined_buffers
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir_common.cloning import clone_all, replace
@@ -80,8 +80,7 @@ def _visit(block: ir.Block, threads: int, is_outermost: bool, on_device: bool) -
 
 def is_independent(loop: ir.Operation) -> bool:
     """Return whether the iterations of a loop share nothing, reductions included."""
-    memory = None if len(loop.results) else memory_of(loop)
-    return memory is not None and not memory.combined
+    return not len(loop.results) and combined_buffers(loop) == {}
 
 
 def _declare(loop: ir.Operation) -> None:
@@ -134,13 +133,13 @@ def chunks_of(loop: ir.Operation, threads: int) -> Chunks | None:
     reductions = [reduction_of(loop, slot) for slot in range(len(loop.results))]
     if None in reductions:
         return None
-    memory = memory_of(loop)
-    if memory is None or not (reductions or memory.combined or threads > 1):
+    combined = combined_buffers(loop)
+    if combined is None or not (reductions or combined or threads > 1):
         return None
-    if not all(buffer.type.has_static_shape and _elements(buffer) <= LARGEST_ARRAY for buffer in memory.combined):
+    if not all(buffer.type.has_static_shape and _elements(buffer) <= LARGEST_ARRAY for buffer in combined):
         return None
-    smallest = max([smallest, *(ITERATIONS_PER_ELEMENT * _elements(buffer) for buffer in memory.combined)])
-    return Chunks(loop, [kind for kind in reductions if kind is not None], memory, smallest, threads)
+    smallest = max([smallest, *(ITERATIONS_PER_ELEMENT * _elements(buffer) for buffer in combined)])
+    return Chunks(loop, [kind for kind in reductions if kind is not None], combined, smallest, threads)
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,8 @@ class Chunks:
 
     loop: ir.Operation
     reductions: Sequence[Combination]
-    memory: LoopMemory
+    combined: Mapping[ir.Value, Combination]
+    """By buffer from outside, how the iterations combine its elements."""
     smallest: int
     threads: int
 
@@ -158,7 +158,7 @@ class Chunks:
         """Return whether a device has atomic functions for all that is combined: arrays of wide integers."""
         return not self.reductions and all(
             isinstance(buffer.type.element_type, ir.IntegerType) and buffer.type.element_type.width >= 32
-            for buffer in self.memory.combined
+            for buffer in self.combined
         )
 
     def build(self) -> list[ir.Value]:
@@ -169,7 +169,7 @@ class Chunks:
         count = _ceildiv(trips, size)
         starts = [kind.start(value) for kind, value in zip(self.reductions, initial, strict=True)]
         partials = [memref.alloca(ir.MemRefType.get([CHUNKS], value.type), [], []) for value in initial]
-        copies = {buffer: _copies(buffer) for buffer in self.memory.combined}
+        copies = {buffer: _copies(buffer) for buffer in self.combined}
         for start, partial in zip(starts, partials, strict=True):
             _for(index_constant(CHUNKS), lambda i, start=start, partial=partial: memref.store(start, partial, [i]))
 
@@ -236,9 +236,9 @@ class Chunks:
 
     def _private_arrays(self) -> dict[ir.Value, ir.Value]:
         """Allocate and start the arrays that one chunk combines into, by the arrays of the loop."""
-        arrays = {buffer: _array(buffer) for buffer in self.memory.combined}
+        arrays = {buffer: _array(buffer) for buffer in self.combined}
         for buffer, array in arrays.items():
-            kind = self.memory.combined[buffer]
+            kind = self.combined[buffer]
 
             def start(indices: list[ir.Value], buffer=buffer, array=array, kind=kind) -> None:
                 memref.store(kind.start(memref.load(buffer, indices)), array, indices)
@@ -248,7 +248,7 @@ class Chunks:
 
     def _combine_copies(self, copies: dict[ir.Value, ir.Value], count: ir.Value) -> None:
         for buffer, copy in copies.items():
-            kind = self.memory.combined[buffer]
+            kind = self.combined[buffer]
 
             def combine(number: ir.Value, buffer=buffer, copy=copy, kind=kind) -> None:
                 def element(indices: list[ir.Value]) -> None:

@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.locations import name_of, span_of
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, public_functions
 from mlirtri.errors import Span
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import reduction_of
-from mlirtri.lowering.mlir_backend.loops.loop_memory import memory_of
+from mlirtri.lowering.mlir_backend.loops.loop_memory import combined_buffers
 from mlirtri.lowering.mlir_backend.loops.reduction_chunks import CHUNKS, chunks_of
 from mlirtri.lowering.mlir_common.aliasing import is_inside
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
@@ -89,12 +89,12 @@ class _Tasks:
     def _block_of(self, loop: ir.Operation) -> str | None:
         """Return the iterations of one block of a loop whose iterations may run in parallel; None for other loops."""
         reductions = [reduction_of(loop, slot) for slot in range(len(loop.results))]
-        memory, bounds = memory_of(loop), list(loop.operands)[:3]
+        combined, bounds = combined_buffers(loop), list(loop.operands)[:3]
         if self.on_device and not reductions and DECLARED_PARALLEL in loop.attributes and _has_atomics(loop):
             return _even_block(bounds, self.threads)
-        if None in reductions or memory is None:
+        if None in reductions or combined is None:
             return None
-        if not reductions and not memory.combined:
+        if not reductions and not combined:
             return _even_block(bounds, self.threads)
         chunks = chunks_of(loop, 1)
         if chunks is None:
@@ -131,8 +131,7 @@ def _reduced(loop: ir.Operation) -> tuple[str, ...]:
     if declared is not None:
         known = [ir.StringAttr(name).value for name in ir.ArrayAttr(declared)]
         names = [name for name in known if name.isidentifier()]
-    memory = memory_of(loop)
-    arrays = [_name(buffer) for buffer in memory.combined] if memory is not None else []
+    arrays = [_name(buffer) for buffer in combined_buffers(loop) or ()]
     written = set(_accessed([loop], "memref.store", 1))
     scalars = [name for name in names if name and name not in written]
     return tuple(dict.fromkeys([*scalars, *arrays]))
