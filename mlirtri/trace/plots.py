@@ -21,7 +21,7 @@ def fusion_graph(edges: Sequence[Edge]) -> str:
         return ""
     heights = {name: number * _ROW + 22 for number, name in enumerate(nodes)}
     parts = [
-        f'<text x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
+        f'<text x="{_LEFT - 14}" y="{y + 4}" text-anchor="end">{escape(_label(name))}</text>'
         f'<circle cx="{_LEFT}" cy="{y}" r="4"/>'
         for name, y in heights.items()
     ]
@@ -38,6 +38,12 @@ def fusion_graph(edges: Sequence[Edge]) -> str:
         )
     width, height = _LEFT + 60 + 0.55 * reach, len(nodes) * _ROW + 20
     return f'<svg class="graph" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}">{"".join(parts)}</svg>'
+
+
+def _label(node: str) -> str:
+    """Return ``sum (mean)`` for a sum that is called mean, and ``add`` for an addition that is called add."""
+    operation, _, name = node.partition(" ")
+    return f"{operation} ({name})" if name and name != operation else operation
 
 
 def times(kernel: TracedKernel) -> str:

@@ -280,6 +280,10 @@ def test_a_kernel_with_costs_is_compiled_once_with_texts_and_once_with_clocks(tm
     found = trace_of(str(file), {}, ("mlir",), None, None)
     assert kept == [("mlir", True), ("mlir timed", False)]
     assert len(found.kernels[0].launches) == 4
+    shown = trace_page(found)
+    assert "<th>share<th>bytes" in shown
+    assert len(re.findall(r"<td>\d+\.\d%<td>[\d,]+<td>", shown)) == 4
+    assert ">sub_exp (e)<" in shown or ">exp (e)<" in shown
 
 
 def test_watching_writes_the_page_again_after_a_change(tmp_path):
