@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.schedule.rows.writer import Element
@@ -35,9 +35,6 @@ class Shape:
     along: bool
     """Whether rows are contiguous in memory; else columns are."""
     parts: int = 1
-
-    def shared_by(self, parts: int) -> Shape:
-        return replace(self, parts=parts)
 
 
 def shape_for(along: bool, count: int, length: int) -> Shape:

@@ -77,7 +77,7 @@ def shape_of(plan: RowPlan, target: Target) -> Shape:
     if target.row_tile is not None:
         lanes = min(shape.lanes, power_above(MAX_THREADS // target.row_tile + 1) // 2)
         shape = replace(shape, lanes=max(1, lanes), together=target.row_tile)
-    return shape.shared_by(_blocks_per_row(shape, count, length)) if _can_share(plan) else shape
+    return replace(shape, parts=_blocks_per_row(shape, count, length)) if _can_share(plan) else shape
 
 
 def _length(plan: RowPlan) -> int:

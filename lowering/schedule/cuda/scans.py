@@ -9,7 +9,7 @@ of each block.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -101,7 +101,7 @@ def _shape_of(scan: Scan) -> Shape:
         lanes = min(LANES, enough)
         shape = Shape(lanes, min(max(1, LANES // lanes), power_above(count)), along=True)
     blocks = -(-count // shape.together)
-    return shape.shared_by(max(1, min(BLOCKS // blocks, length // (shape.lanes * ELEMENTS * 4))))
+    return replace(shape, parts=max(1, min(BLOCKS // blocks, length // (shape.lanes * ELEMENTS * 4))))
 
 
 class _Writer:

@@ -60,10 +60,11 @@ def matmul(function: PrimFunc, target: Target) -> Schedule | None:
 
 
 def _loops(contraction: Contraction, target: Target) -> Stmt:
-    return _statements_for(_choose_way(contraction), target)
+    return tile_loops(_choose_way(contraction), target)
 
 
-def _statements_for(contraction: Contraction, target: Target, least: int = 1) -> Stmt:
+def tile_loops(contraction: Contraction, target: Target, least: int = 1) -> Stmt:
+    """Return the statements of a contraction in the way that it says; it has at least `least` rows."""
     contraction = in_groups(contraction) if contraction.way is Way.TILES else contraction
     statement = contraction_loops(contraction, target, least)
     return with_functions(statement) if contraction.add is add_halves else statement
@@ -84,19 +85,14 @@ def pair_loops(pair: Sequence[tuple[Product, Surroundings]], target: Target) -> 
     return with_functions(statement) if add_halves in (first.add, second.add) else statement
 
 
-def tile_loops(contraction: Contraction, target: Target) -> Stmt:
-    """Return the statements of a contraction of static sizes, in the way that it says."""
-    return _statements_for(contraction, target)
-
-
 def open_loops(contraction: Contraction, target: Target) -> Stmt:
     """Return the statements of a contraction with dynamic sizes."""
     rows, columns, inner = size_of(contraction.rows), contraction.columns[-1], contraction.reduced[-1]
     right = contraction.right
     if isinstance(rows, int) and rows == 1 and are_dots(contraction.left, right, contraction.reduced):
-        return _statements_for(replace(contraction, way=Way.DOTS), target)
+        return tile_loops(replace(contraction, way=Way.DOTS), target)
     if not all(isinstance(axis.extent, int) for axis in (*contraction.columns, *contraction.reduced)):
-        return _statements_for(contraction, target)
+        return tile_loops(contraction, target)
     few, most = None, 0
     if all(_lies_along(operand, inner) for operand in (contraction.left, right)) and inner.extent >= lanes_for(
         "float32"
@@ -105,11 +101,11 @@ def open_loops(contraction: Contraction, target: Target) -> Stmt:
     elif isinstance(right, TensorLoad) and lies_along(right, columns):
         most, few = MAX_ROWS_IN_PLACE, replace(contraction, packs_right=False)
         if _right_bytes(contraction) <= cache_bytes()[2] // 2:
-            return _statements_for(few, target)
+            return tile_loops(few, target)
     if few is None or isinstance(rows, int):
-        return _statements_for(contraction if few is None or rows > most else few, target)
-    tiled = _statements_for(contraction, target, most + 1)
-    return tirx.IfThenElse(tirx.LE(rows, index(most)), _statements_for(few, target), tiled)
+        return tile_loops(contraction if few is None or rows > most else few, target)
+    tiled = tile_loops(contraction, target, most + 1)
+    return tirx.IfThenElse(tirx.LE(rows, index(most)), tile_loops(few, target), tiled)
 
 
 def are_dots(left: Expr, right: Expr, reduced: Sequence[Axis]) -> bool:
