@@ -10,7 +10,7 @@ all else, which `host_statements` puts into kernels of one thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, scf
 from mlirtri.lowering.mlir_backend.loops.reduction_chunks import in_order
@@ -19,7 +19,7 @@ from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument
 from mlirtri.lowering.spirv import narrow_comparisons
-from mlirtri.lowering.spirv.atomic_updates import make_atomic, shared_updates
+from mlirtri.lowering.spirv.atomic_updates import Update, make_atomic, shared_updates
 from mlirtri.lowering.spirv.flat_buffers import keep_in_function
 from mlirtri.lowering.spirv.narrow_comparisons import widen_without_sign
 
@@ -96,7 +96,7 @@ def _became_parallel(loop: ir.Operation, is_outermost: bool) -> bool:
     updates = shared_updates(loop)
     if updates is None:
         return False
-    _parallel([loop] if updates else _nest(loop))
+    _parallel(_nest(loop, updates))
     make_atomic(updates)
     return True
 
@@ -122,9 +122,12 @@ def _reverse(nest: ir.Operation) -> None:
     nest.erase()
 
 
-def _nest(loop: ir.Operation) -> list[ir.Operation]:
-    """Return a loop and those inside that it consists of, whose bounds do not depend on it."""
-    nest = [loop]
+def _nest(loop: ir.Operation, updates: Sequence[Update] = ()) -> list[ir.Operation]:
+    """Return a loop and those inside that it consists of, whose bounds do not depend on it.
+
+    Their iterations share nothing but elements of `updates`, which become atomic.
+    """
+    nest, atomic = [loop], [update.store for update in updates]
     while len(nest) < MOST_AXES:
         *before, _ = [view.operation for view in nest[-1].regions[0].blocks[0].operations]
         loops = [each for each in before if each.name == "scf.for"]
@@ -133,7 +136,8 @@ def _nest(loop: ir.Operation) -> list[ir.Operation]:
             break
         bounds = list(loops[0].operands)[:3]
         varies = any(is_inside(bound, loop) and not _is_constant(bound) for bound in bounds)
-        if varies or shared_updates(loops[0]) != []:
+        shared = shared_updates(loops[0])
+        if varies or shared is None or any(update.store not in atomic for update in shared):
             break
         nest.append(loops[0])
     return nest

@@ -209,6 +209,20 @@ def counted(keys, counts):
         counts[keys[i]] += 1
 
 
+def histogram_of_image(image, counts):
+    for i, j in mt.ndrange(image.shape[0], image.shape[1]):
+        counts[image[i, j]] += 1
+
+
+def test_a_nest_with_atomic_updates_has_a_thread_for_each_element():
+    image, counts = np.random.default_rng(0).integers(0, 99, (40, 70)), np.zeros(99, np.int64)
+    kernel = mt.jit(histogram_of_image, target="spirv").compile(image, counts)
+    [launch] = kernel.stats["launches"]
+    assert launch.blocks == (2, 40, 1)
+    kernel(image, counts)
+    np.testing.assert_array_equal(counts, np.bincount(image.ravel(), minlength=99))
+
+
 def test_indices_are_checked_in_debug_and_clamped_otherwise():
     keys = np.array([0, 4, 9], np.int32)
     with pytest.raises(IndexError, match="out of bounds for axis 0 of size 5"):
