@@ -1,6 +1,7 @@
 # A reduction is a kernel of up to 64 threads with partial results, which one thread combines; integers are atomic.
 # RUN: mlirtri emit %s::total --target=spirv --stage=gpu | FileCheck %s --check-prefix=TOTAL
 # RUN: mlirtri emit %s::counted --target=spirv --stage=spirv | FileCheck %s --check-prefix=COUNTED
+# RUN: mlirtri emit %s::spread --target=spirv --stage=spirv | FileCheck %s --check-prefix=SPREAD
 # RUN: mlirtri emit %s::own --target=spirv --stage=gpu | FileCheck %s --check-prefix=OWN
 
 import numpy as np
@@ -35,6 +36,22 @@ def counted(a: mt.Tensor[[9000], mt.int32], h: mt.Tensor[[5000], mt.int64]):
 
 # COUNTED: requires #spirv.vce<v1.0, [Int64Atomics, {{.*}}Int64
 # COUNTED: spirv.AtomicIAdd <Device> <None>
+
+
+@mt.jit
+def spread(a: mt.Tensor[[9000], mt.int32], h: mt.Tensor[[5000], mt.float32]):
+    for i in mt.prange(9000):
+        mt.atomic_add(h[a[i] % 5000], 0.5)
+
+
+# Floats are updated as integers of their bits.
+# SPREAD: spirv.GlobalVariable {{.*}}!spirv.array<5000 x i32
+# SPREAD: %[[SEEN:.*]] = spirv.AtomicCompareExchange <Device> <None> <None>
+# SPREAD: spirv.mlir.loop
+# SPREAD: %[[OLD:.*]] = spirv.Bitcast %{{.*}} : i32 to f32
+# SPREAD: %[[SUM:.*]] = spirv.FAdd %[[OLD]]
+# SPREAD: %[[BITS:.*]] = spirv.Bitcast %[[SUM]] : f32 to i32
+# SPREAD: spirv.AtomicCompareExchange <Device> <None> <None> %{{.*}}, %[[BITS]],
 
 
 @mt.jit

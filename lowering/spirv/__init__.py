@@ -11,7 +11,8 @@ Read in this order:
   `narrow_comparisons.py`: comparisons of extended integers.
 - `flat_buffers.py`: sizes known at run time only, and arrays of a thread's own.
 - `host_statements.py`: what stands between kernels, as kernels of one thread.
-- `gpu_to_spirv.py`: upstream's conversions, and the binaries. `host_program.py`: the host's function as data.
+- `gpu_to_spirv.py`: upstream's conversions, and the binaries. `compare_exchange.py`: atomic updates of other kinds.
+- `host_program.py`: the host's function as data.
 - `executable.py`: interprets that program. `vulkan.py`: a device, its memory, and launches.
 
 The pipelines load it.

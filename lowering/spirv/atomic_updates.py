@@ -2,9 +2,10 @@
 
     %x = memref.load %h[%k]; %y = arith.addi %x, %c; memref.store %y, %h[%k]   ──►   memref.atomic_rmw addi %c, %h[%k]
 
-Takes loops whose iterations share nothing but such elements, of integers with 32 or 64 bits: SPIR-V's core has no
-atomic sums of floats. What an element was before may be used in a loop that is declared parallel; a store at an index
-computed from it is no conflict, as no two iterations get the same number of one counter.
+Takes loops whose iterations share nothing but such elements, of 32 or 64 bits. What SPIR-V's core has no instruction
+for, such as sums of floats, is `memref.generic_atomic_rmw`, in loops that are declared parallel. What an element was
+before may be used in such loops; a store at an index computed from it is no conflict, as no two iterations get the same
+number of one counter.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 _KINDS = {"arith.addi": "addi", "arith.subi": "addi", "arith.maxsi": "maxs", "arith.minsi": "mins",
           "arith.maxui": "maxu", "arith.minui": "minu", "arith.andi": "andi", "arith.ori": "ori"}  # fmt: skip
+_COMBINED = ("arith.addf", "arith.subf", "arith.mulf", "arith.xori", "arith.muli", "arith.maximumf", "arith.minimumf",
+             "arith.maxnumf", "arith.minnumf")  # fmt: skip
+"""Operations that `compare_exchange` makes atomic."""
 _PURE = ("arith.", "math.", "scf.")
 _WIDTHS = (32, 64)
 
@@ -70,6 +74,9 @@ def make_atomic(updates: Iterable[Update]) -> None:
     """Replace the three operations of each update by one."""
     for update in updates:
         load, step, store = update.load, update.step, update.store
+        if step.name in _COMBINED:
+            _make_generic(update)
+            continue
         [value] = [operand for operand in step.operands if operand != load.results[0]]
         # At the store: what is combined is computed between the load and it.
         with ir.InsertionPoint(store), store.location:
@@ -85,6 +92,27 @@ def make_atomic(updates: Iterable[Update]) -> None:
         load.erase()
 
 
+def _make_generic(update: Update) -> None:
+    """Replace the three operations of an update by one whose body is the step."""
+    load, step, store = update.load, update.step, update.store
+    kind = load.results[0].type
+    with ir.InsertionPoint(store), store.location:
+        generic = ir.Operation.create(
+            "memref.generic_atomic_rmw", results=[kind], operands=[store.operands[1], *indices_of(store)], regions=1
+        )
+        body = generic.regions[0].blocks.append(kind)
+        with ir.InsertionPoint(body):
+            copy = step.clone()
+            position = list(step.operands).index(load.results[0])
+            copy.operands[position] = body.arguments[0]
+            ir.Operation.create("memref.atomic_yield", operands=[copy.results[0]])
+    store.erase()
+    if not any(True for _ in step.results[0].uses):
+        step.erase()
+    load.results[0].replace_all_uses_with(generic.results[0])
+    load.erase()
+
+
 def _updates(group: list[ir.Operation], is_declared: bool) -> list[Update] | None:
     """Return the updates that the accesses of a buffer consist of; None where there are others."""
     found = [update for load in group if (update := _update_of(load, group)) is not None]
@@ -92,6 +120,8 @@ def _updates(group: list[ir.Operation], is_declared: bool) -> list[Update] | Non
         return None
     if is_declared:
         return found
+    if any(each.step.name in _COMBINED for each in found):
+        return None
     is_alone = all(len(list(each.load.results[0].uses)) == 1 for each in found)
     return found if is_alone and len({_KINDS[each.step.name] for each in found}) == 1 else None
 
@@ -106,7 +136,7 @@ def _update_of(load: ir.Operation, group: list[ir.Operation]) -> Update | None:
         step = None if is_block_argument(store.operands[0]) else store.operands[0].owner.operation
         if step is None or list(step.operands).count(load.results[0]) != 1 or step.block != load.block:
             continue
-        if step.name == "arith.subi" and step.operands[0] != load.results[0]:
+        if step.name in ("arith.subi", "arith.subf") and step.operands[0] != load.results[0]:
             continue
         if _is_used_before(load, store, step):
             continue
@@ -131,7 +161,8 @@ def _is_used_before(load: ir.Operation, store: ir.Operation, step: ir.Operation)
 
 def _is_supported(update: Update) -> bool:
     kind = update.load.results[0].type
-    return update.step.name in _KINDS and isinstance(kind, ir.IntegerType) and kind.width in _WIDTHS
+    is_number = isinstance(kind, ir.IntegerType | ir.F32Type | ir.F64Type)
+    return update.step.name in (*_KINDS, *_COMBINED) and is_number and kind.width in _WIDTHS
 
 
 def _first_indices(group: list[ir.Operation]) -> list[list[ir.Value]]:

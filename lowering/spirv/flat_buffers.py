@@ -18,7 +18,7 @@ from mlirtri.lowering.mlir_common.reading import integer_constant
 
 SIZES = "mlirtri.sizes"
 """Attribute of the module: buffer and axis of each size among the arguments, flat."""
-_ACCESSES = {"memref.load": 0, "memref.store": 1, "memref.atomic_rmw": 1}
+_ACCESSES = {"memref.load": 0, "memref.store": 1, "memref.atomic_rmw": 1, "memref.generic_atomic_rmw": 0}
 """Operations on elements, with the number of their buffer's operand."""
 _FUNCTION = "#spirv.storage_class<Function>"
 
@@ -119,7 +119,11 @@ def _access_by_offset(access: ir.Operation, sizes: Sequence[ir.Value]) -> None:
         attributes = {name: access.attributes[name] for name in access.attributes}
         kinds = [result.type for result in access.results]
         # The buffer has its new type in a moment; what is verified is the module.
-        new = ir.Operation.create(access.name, kinds, [*operands[:first], offset], attributes)
+        count = len(access.regions)
+        new = ir.Operation.create(access.name, kinds, [*operands[:first], offset], attributes, regions=count)
+        for region, target in zip(access.regions, new.regions, strict=True):
+            for block in list(region.blocks):
+                block.append_to(target)
     for old, result in zip(access.results, new.results, strict=True):
         old.replace_all_uses_with(result)
     access.erase()

@@ -13,6 +13,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, bytes_of_object, ir
 from mlirtri.errors import PassFailedError, UnsupportedOperationError
 from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.mlir_common.reading import symbol_name
+from mlirtri.lowering.spirv import compare_exchange
 from mlirtri.lowering.spirv.bufferized_to_gpu import ATTACH, HELP
 from mlirtri.lowering.spirv.executable import SpirvExecutable
 from mlirtri.lowering.spirv.host_program import read_program
@@ -40,10 +41,12 @@ _PREFIX = "__spv__"
 def lower(module: ir.Module, context: CompileContext) -> Code:
     """Return the text of the SPIR-V modules, and their binaries; raises `UnsupportedOperationError`."""
     with module.context, ir.Location.unknown():
+        run_rewrite("compare-and-exchange", compare_exchange.rewrite, module, context)
         try:
             run_passes(module, CONVERT, context)
         except PassFailedError as error:
             raise _refused(error) from None
+        run_rewrite("exchanged-buffers-of-integers", compare_exchange.finish, module, context)
         run_passes(module, FINISH, context)
         run_rewrite("wide-atomics", _require_wide_atomics, module, context)
         run_rewrite("relax-atomics", _relax_atomics, module, context)

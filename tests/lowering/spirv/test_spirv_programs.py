@@ -43,7 +43,7 @@ def sums_by_key(keys, a, sums, counts, most):
 
 def others(keys, a, least, bits):
     for i in mt.prange(keys.shape[0]):
-        mt.atomic_min(least[keys[i]], a[i])  # fp32: one thread
+        mt.atomic_min(least[keys[i]], a[i])
         mt.atomic_xor(bits[keys[i]], i)
 
 
@@ -207,6 +207,55 @@ def test_more_blocks_than_a_launch_takes():
 def counted(keys, counts):
     for i in mt.prange(keys.shape[0]):
         counts[keys[i]] += 1
+
+
+def add_and_others(keys, a, sums, differences, products, most, bits):
+    for i in mt.prange(keys.shape[0]):
+        mt.atomic_add(sums[keys[i]], a[i])
+        differences[keys[i]] -= a[i]
+        products[keys[i]] *= 1 + a[i] / 100
+        mt.atomic_max(most[keys[i]], a[i])
+        mt.atomic_xor(bits[i % 6000], keys[i])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("bins", [5000, 1])
+def test_floats_are_updated_atomically_by_compare_and_exchange(dtype, bins):
+    rng, count = np.random.default_rng(0), 9000
+    keys, a = rng.integers(0, bins, count), rng.random(count).astype(dtype)
+    arrays = [np.full(5000, first, dtype) for first in (0, 0, 1, 0)]
+    got = [*arrays, np.zeros(6000, np.int32)]
+    kernel = mt.jit(add_and_others, target="spirv")
+    kernel(keys, a, *got)
+    [launch] = kernel.compile(keys, a, *got).stats["launches"]
+    assert launch.blocks == (141, 1, 1)
+    want = [np.zeros(5000), np.zeros(5000), np.ones(5000), np.zeros(5000), np.zeros(6000, np.int32)]
+    np.add.at(want[0], keys, a)
+    np.subtract.at(want[1], keys, a)
+    np.multiply.at(want[2], keys, 1 + a / 100)
+    np.maximum.at(want[3], keys, a)
+    np.bitwise_xor.at(want[4], np.arange(count) % 6000, keys.astype(np.int32))
+    for result, expected in zip(got, want, strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-3 if dtype == np.float32 else 1e-11)
+
+
+def of_tables(keys, a, table, before):
+    for i in mt.prange(keys.shape[0]):
+        before[i] = mt.atomic_add(table[keys[i] % table.shape[0], keys[i] // table.shape[0]], a[i])
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["static", "run-time sizes"])
+def test_floats_of_a_table_are_updated_and_say_what_they_were(is_open):
+    rng = np.random.default_rng(0)
+    keys, a = rng.integers(0, 7000, 900), np.ones(900, np.float32)
+    table, before = np.zeros((70, 100), np.float32), np.zeros(900, np.float32)
+    arguments = (keys, a, table, before)
+    kernel = mt.jit(of_tables, target="spirv")
+    (kernel.compile(*types_of(arguments, {})) if is_open else kernel)(*arguments)
+    want = np.zeros((70, 100))
+    np.add.at(want, (keys % 70, keys // 70), a)
+    np.testing.assert_array_equal(table, want)
+    assert before.sum() == (want * (want - 1) / 2).sum()
 
 
 def histogram_of_image(image, counts):
