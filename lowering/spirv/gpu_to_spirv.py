@@ -78,7 +78,8 @@ def _refused(error: PassFailedError) -> UnsupportedOperationError:
     if match is None:
         raise error
     name = match.group(1) or match.group(2)
-    return UnsupportedOperationError(f"SPIR-V for Vulkan has no {name} of this dtype", error.span, help=HELP)
+    help = f"compute it in float32, as np.float32(x), or {HELP}" if name.startswith("spirv.GL.") else HELP
+    return UnsupportedOperationError(f"SPIR-V for Vulkan has no {name} of this dtype", error.span, help=help)
 
 
 def _modules(module: ir.Module) -> list[ir.Operation]:
