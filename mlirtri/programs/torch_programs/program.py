@@ -200,14 +200,15 @@ def _export(module: torch.nn.Module, args: tuple, kwargs: dict[str, Any], dynami
 
 
 def _distinct(arguments: Any) -> Any:
-    """Replace what torch.export ignores or does not decompose by other objects of the same memory.
+    """Replace what torch.export ignores, refuses or does not decompose by other objects of the same memory.
 
-    The first is the second occurrence of a tensor, the other a view of a tensor of another dtype.
+    The first is the second occurrence of a tensor. The others are views: of a tensor of another dtype, and of one whose
+    sizes torch guards as well, so that those of the view are not dynamic.
     """
     identities: set[int] = set()
 
     def own(leaf: Any) -> Any:
-        if type(leaf) is torch.Tensor and _is_view_of_another_dtype(leaf):
+        if type(leaf) is torch.Tensor and _has_base(leaf):
             leaf = _without_base(leaf)
         if type(leaf) is not torch.Tensor or id(leaf) not in identities:
             identities.add(id(leaf))
@@ -217,9 +218,8 @@ def _distinct(arguments: Any) -> Any:
     return pytree.tree_map(own, arguments)
 
 
-def _is_view_of_another_dtype(leaf: torch.Tensor) -> bool:
-    base = leaf._base
-    return base is not None and base.dtype != leaf.dtype and not (leaf.is_conj() or leaf.is_neg())
+def _has_base(leaf: torch.Tensor) -> bool:
+    return leaf._base is not None and not (leaf.is_conj() or leaf.is_neg())
 
 
 def _without_base(leaf: torch.Tensor) -> torch.Tensor:
