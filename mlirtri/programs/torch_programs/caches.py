@@ -1,8 +1,9 @@
 """Key-value caches of `transformers` as arguments and results: keys and values are tensors of the program.
 
 torch.export takes objects of classes that are registered as pytree nodes. A cache is a node of layers; a layer is a
-node whose leaves are its tensors, and whose plain values (numbers, strings) are in its structure. A program is called
-with the structure it was traced with: a cache that is filled where it was empty is another one, and is refused.
+node whose leaves are its tensors, also those of dicts by number (states of linear attention and of Mamba), and whose
+plain values (numbers, strings) are in its structure. A program is called with the structure it was traced with: a cache
+that is filled where it was empty is another one, and is refused.
 
 A kernel returns the new cache. What a model writes into a cache's own tensors (`StaticCache`), a kernel writes there.
 """
@@ -59,8 +60,10 @@ def _of_cache(cache: Any) -> tuple[list[Any], Structure]:
     layers = []
     for layer in cache.layers:
         tensors = {name: value for name, value in sorted(vars(layer).items()) if isinstance(value, torch.Tensor)}
-        leaves += tensors.values()
-        layers.append({"class": type(layer).__name__, "tensors": list(tensors), "values": _plain(layer)})
+        tables = {name: value for name, value in sorted(vars(layer).items()) if _is_table(value)}
+        leaves += [*tensors.values(), *(each for table in tables.values() for each in table.values() if _is_leaf(each))]
+        structure = {"class": type(layer).__name__, "tensors": list(tensors), "values": _plain(layer)}
+        layers.append({**structure, "tables": {name: _described(table) for name, table in tables.items()}})
     new_layer = getattr(cache, NEW_LAYER, None)
     values = {name: value for name, value in _plain(cache).items() if name != NEW_LAYER}
     structure = {"class": type(cache).__name__, "layers": layers, "values": values}
@@ -68,8 +71,26 @@ def _of_cache(cache: Any) -> tuple[list[Any], Structure]:
 
 
 def _plain(value: Any) -> Structure:
-    kinds = (bool, int, float, str, type(None))
-    return {name: item for name, item in sorted(vars(value).items()) if isinstance(item, kinds)}
+    return {name: item for name, item in sorted(vars(value).items()) if isinstance(item, _PLAIN)}
+
+
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_table(value: Any) -> bool:
+    """Return whether a value is a dict by numbers, as linear attention and state-space layers have of their states."""
+    return isinstance(value, dict) and all(
+        isinstance(key, int) and isinstance(item, (torch.Tensor, *_PLAIN)) for key, item in value.items()
+    )
+
+
+def _described(table: dict[int, Any]) -> list[list[Any]]:
+    """Return key, whether a tensor is there, and else the value, of each entry."""
+    return [[key, _is_leaf(item), None if _is_leaf(item) else item] for key, item in table.items()]
 
 
 def _cache(leaves: Any, structure: Structure) -> Any:
@@ -84,9 +105,19 @@ def _layer(leaves: Any, structure: Structure) -> Any:
     layer = _object(structure)
     for name in structure["tensors"]:
         setattr(layer, name, next(leaves))
-    if isinstance(keys := getattr(layer, "keys", None), torch.Tensor):
-        layer.device, layer.dtype = keys.device, keys.dtype
+    for name, entries in structure.get("tables", {}).items():
+        setattr(layer, name, {key: next(leaves) if is_leaf else value for key, is_leaf, value in entries})
+    states = (getattr(layer, name, None) for name in ("keys", "conv_states"))
+    for state in (each.get(0) if isinstance(each, dict) else each for each in states):
+        if isinstance(state, torch.Tensor):
+            layer.device, layer.dtype = state.device, state.dtype
     return layer
+
+
+def _count(layer: Structure) -> int:
+    """Return the number of tensors of a layer."""
+    entries = (entry for table in layer.get("tables", {}).values() for entry in table)
+    return len(layer["tensors"]) + sum(is_leaf for _, is_leaf, _ in entries)
 
 
 def _object(structure: Structure) -> Any:
@@ -108,7 +139,7 @@ def _of_pair(cache: Any) -> tuple[list[Any], Structure]:
 
 def _pair(leaves: Any, structure: Structure) -> Any:
     first, second = structure["halves"]
-    count = sum(len(layer["tensors"]) for layer in first["layers"])
+    count = sum(map(_count, first["layers"]))
     leaves = list(leaves)
     kind = _class(PAIR)
     cache = kind.__new__(kind)

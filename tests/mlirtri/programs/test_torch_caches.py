@@ -42,13 +42,27 @@ class StaticLayer:
         self.keys.index_copy_(1, where, key)
 
 
+class StateLayer:
+    """As layers of linear attention and state spaces: states by number, which the model writes where they lie."""
+
+    def __init__(self):
+        self.conv_states, self.has_previous_state = {0: None, 1: None}, {0: False, 1: False}
+
+    def update(self, key):
+        if self.has_previous_state[0]:
+            self.conv_states[0].copy_(torch.cat([self.conv_states[0][:, 1:], key], 1))
+        else:
+            self.conv_states[0], self.has_previous_state[0] = key.expand(1, 3, 4).clone(), True
+        self.keys = self.conv_states[0] * 2
+
+
 @pytest.fixture
 def library(monkeypatch):
     """A stand-in for the module of `transformers` that has the caches."""
     module = types.ModuleType(caches.LIBRARY)
     for name in (*caches.CACHES, caches.PAIR):
         setattr(module, name, type(name, (Cache,), {}))
-    module.DynamicLayer, module.StaticLayer = DynamicLayer, StaticLayer
+    module.DynamicLayer, module.StaticLayer, module.StateLayer = DynamicLayer, StaticLayer, StateLayer
     monkeypatch.setitem(sys.modules, caches.LIBRARY, module)
     caches.register_caches()
     yield module
@@ -97,6 +111,21 @@ def test_a_static_cache_is_written_where_it_lies(library):
     assert ours.layers[0].keys is keys
     assert int(ours.layers[0].length) == 3
     torch.testing.assert_close(keys, eager.layers[0].keys)
+
+
+def test_states_of_layers_by_number(library):
+    ours, eager, key = library.DynamicCache([StateLayer()]), library.DynamicCache([StateLayer()]), torch.ones(1, 1, 4)
+    first = mt.from_torch(Step(), (key, library.DynamicCache([StateLayer()]))).compile()
+    (_, ours), _ = first(key, ours), Step()(key, eager)
+    assert ours.layers[0].has_previous_state == {0: True, 1: False}
+    step = mt.from_torch(Step(), (key, eager)).compile()
+    for number in (2, 3):
+        (total, ours), (wanted, eager) = step(number * key, ours), Step()(number * key, eager)
+        assert total == wanted
+    torch.testing.assert_close(ours.layers[0].conv_states[0], eager.layers[0].conv_states[0])
+    assert ours.layers[0].conv_states[1] is None
+    _, structure = pytree.tree_flatten(ours)
+    assert pytree.treespec_loads(pytree.treespec_dumps(structure)) == structure
 
 
 def test_a_pair_of_caches_keeps_which_layers_are_filled(library):
