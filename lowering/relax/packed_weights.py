@@ -161,8 +161,8 @@ def _products(function: PrimFunc) -> list[Product]:
         reductions = [(facts, block) for facts, block in blocks_of(function) if not facts.is_spatial]
     except (NotStaticLoopsError, ValueError):
         return []
-    products = [find_product(facts, block) for facts, block in reductions]
-    return [] if None in products else products
+    products = [product for reduction in reductions if (product := find_product(*reduction)) is not None]
+    return products if len(products) == len(reductions) else []
 
 
 def _operand(function: PrimFunc, product: Product) -> _Operand | None:

@@ -96,7 +96,7 @@ def solve(a, b):
     x = (np.broadcast_to(b, [*batch, n, columns]) * np.ones(1, inexact(matrices[0]).dtype)).reshape(
         [size_of(batch), n, columns]
     )
-    for i in range(x.shape[0]):
+    for i in range(size_of(batch)):
         x[i] = solved(matrices[i], x[i])
     return x.reshape([*batch, n, columns])
 

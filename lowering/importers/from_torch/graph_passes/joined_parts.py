@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Graph, Node
@@ -26,8 +26,9 @@ def rewrite(graph: Graph) -> None:
 
 
 def _rewrite(graph: Graph, join: Node) -> None:
-    parts = [_part(each) for each in join.args[0]]
-    if len(parts) < 2 or None in parts:
+    joined, *axes = cast("Any", join.args)
+    parts = [part for node in joined if (part := _part(node)) is not None]
+    if len(parts) < max(2, len(joined)):
         return
     source, axis, size = parts[0][0], parts[0][1], parts[0][3]
     shape = list(source.meta["val"].shape)
@@ -39,24 +40,26 @@ def _rewrite(graph: Graph, join: Node) -> None:
     # They follow each other, and are of one size.
     if ends[0][0] or any(left[1] != right[0] or right[1] - right[0] != size for left, right in pairwise(ends)):
         return
-    dim = (join.args[1] if len(join.args) > 1 else 0) % len(shape)
+    dim = (axes[0] if axes else 0) % len(shape)
     join.replace_all_uses_with(_permuted(graph, join, source, axis, dim, len(parts)))
     graph.erase_node(join)
 
 
 def _part(node: Node) -> _Part | None:
-    if node.target is aten.slice.Tensor and len(node.args) == 4:
-        source, axis, start, stop = node.args
+    # torch annotates an argument as any of two dozen types.
+    arguments: Any = node.args
+    if node.target is aten.slice.Tensor and len(arguments) == 4:
+        source, axis, start, stop = arguments
         size = source.meta["val"].shape[axis]
         known = all(isinstance(each, int) for each in (start, stop, size))
         return (source, axis % source.meta["val"].dim(), start, min(stop, size)) if known and start >= 0 else None
-    if node.target is not operator.getitem or node.args[0].target is not aten.split_with_sizes.default:
+    if node.target is not operator.getitem or arguments[0].target is not aten.split_with_sizes.default:
         return None
-    source, sizes, *axes = node.args[0].args
+    source, sizes, *axes = arguments[0].args
     if not all(isinstance(size, int) for size in sizes):
         return None
-    start = sum(sizes[: node.args[1]])
-    return source, (axes[0] if axes else 0) % source.meta["val"].dim(), start, start + sizes[node.args[1]]
+    start = sum(sizes[: arguments[1]])
+    return source, (axes[0] if axes else 0) % source.meta["val"].dim(), start, start + sizes[arguments[1]]
 
 
 def _permuted(graph: Graph, join: Node, source: Node, axis: int, dim: int, count: int) -> Node:

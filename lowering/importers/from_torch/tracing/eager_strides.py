@@ -104,7 +104,7 @@ def _insert_copy(graph: torch.fx.Graph, node: Node) -> None:
     last, example = node, result
     steps = ((aten.permute.default, order), (aten.clone.default, None), (aten.permute.default, back))
     for target, axes in steps:
-        options = {"memory_format": torch.contiguous_format} if axes is None else {}
+        options: dict[str, Any] = {"memory_format": torch.contiguous_format} if axes is None else {}
         with graph.inserting_after(last):
             last = graph.call_function(target, (last, axes) if axes is not None else (last,), options)
         example = example if axes is None else example.permute(axes)

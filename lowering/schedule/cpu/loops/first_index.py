@@ -48,7 +48,9 @@ def first_index(loop: Stmt, count: Extent) -> Stmt | None:
     """Return a loop of `count` iterations that finds such an index as a search; None for any other loop."""
     store = _store_of(loop)
     search = None if store is None else _search_of(store, loop)
-    lanes = 1 if search is None else _lanes(loop, store.buffer)
+    if search is None:
+        return None
+    lanes = _lanes(loop, store.buffer)
     if lanes < 2 or not isinstance(loop.min, tirx.IntImm) or loop.min.value != 0 or loop.step is not None:
         return None
     statement = _searched(loop, count, store, search, lanes)
