@@ -41,9 +41,9 @@ def fusion_graph(edges: Sequence[Edge]) -> str:
 
 
 def _label(node: str) -> str:
-    """Return ``sum (mean)`` for a sum that is called mean, and ``add`` for an addition that is called add."""
+    """Return ``sum (mean)`` for a sum that is called mean; the operation alone where its name says no more."""
     operation, _, name = node.partition(" ")
-    return f"{operation} ({name})" if name and name != operation else operation
+    return f"{operation} ({name})" if name and name != operation and not name.startswith("generic") else operation
 
 
 def times(kernel: TracedKernel) -> str:
