@@ -10,9 +10,6 @@ _LATER = "a later pass of its list does the same; the passes between meet fewer 
 _ROUNDS = "opens fusions in large models: the rounds of fusion after it find them in none of the small tests"
 _SIZES = "sizes come out as the same arithmetic, in more steps: less to look at for the passes after it"
 _SPACES = "the attribute is of tensors, and nothing after it reads it; merging of operations is all that it may hinder"
-_DLIGHT = (
-    "a rule of TVM's Dlight behind ours: it takes what Rows, Elementwise and RegisterTiles refuse, and none does here"
-)
 
 UNNOTICED: dict[tuple[str, str, str], str] = {
     ("asserts", "cse", ""): "an assertion that is made twice is checked twice",
@@ -48,9 +45,6 @@ UNNOTICED: dict[tuple[str, str, str], str] = {
     ("linalg_to_fused", "linalg-fuse-elementwise-ops", "takes the fusions that merging operands opened"): _ROUNDS,
     ("linalg_to_fused", "linalg-fold-unit-extent-dims", ""): _ROUNDS,
     ("linalg_to_fused", "hide-memory-spaces", ""): _SPACES,
-    ("tir_to_scheduled", "GEMV", "cuda"): _DLIGHT,
-    ("tir_to_scheduled", "GeneralReduction", "cuda"): _DLIGHT,
-    ("tir_to_scheduled", "Transpose", "cuda"): _DLIGHT,
     (
         "tir_to_scheduled",
         "OneThread",
@@ -61,7 +55,7 @@ UNNOTICED: dict[tuple[str, str, str], str] = {
         "Fallback",
         "cpu",
     ): "takes every function that the rules before it raise for, so that none is refused",
-    ("tir_to_scheduled", "PlainReduction", "cpu"): "takes reductions that Mixed, Reduction, Rows and Loops refuse",
+    ("tir_to_scheduled", "PlainReduction", "cpu"): "takes convolutions and reductions that all others refuse",
 }
 """By lowering, pass, and why it runs there; the last is empty for all passes of the name in a lowering."""
 

@@ -221,10 +221,8 @@ CUDA_RULES = (
     ("TensorCores", _launchable(tensor_cores)),
     ("RegisterTiles", _launchable(register_tiles)),
     ("Matmul", _checked(dlight.gpu.Matmul(), without_tensor_cores=True)),
-    ("GEMV", _checked(dlight.gpu.GEMV())),
     ("Reduction", _checked(dlight.gpu.Reduction())),
     ("GeneralReduction", _checked(dlight.gpu.GeneralReduction())),
-    ("Transpose", _checked(dlight.gpu.Transpose())),
     ("Fallback", _checked(dlight.gpu.Fallback())),
     ("OneThread", one_thread),
 )
