@@ -30,7 +30,14 @@ from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing.reads import rows
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline, inline_local, inline_macro
-from mlirtri.lowering.frontend.library_calls import KERNEL_FUNCTIONS, Method, has_attribute, spelled, write_result
+from mlirtri.lowering.frontend.library_calls import (
+    KERNEL_FUNCTIONS,
+    Method,
+    has_attribute,
+    spelled,
+    widened,
+    write_result,
+)
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
@@ -157,7 +164,9 @@ def _call_algorithm(
     # NumPy's generators draw NumPy's numbers among tensors too.
     b.semantics = "numpy" if inlined.is_of_generator(algorithm) else semantics
     try:
+        arguments, keywords, half = widened(b, algorithm, arguments, keywords)
         result = inline(context, algorithm, arguments, keywords, node)
+        result = result if half is None else b.tensor(current(b.tri, result), half)
         # What it gives may be an argument itself, or a view of one, where the library's is a new array.
         result = result if algorithm in inlined.VIEWS else as_new_array(result)
     except (CompilerBugError, NestedTooDeeplyError):

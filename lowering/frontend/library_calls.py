@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import KIND_RANKS
+from mlirtri.dialect.base.dtypes import DTYPES, KIND_RANKS, DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
@@ -266,3 +266,23 @@ def has_attribute(b: Language, value: Any, name: Any) -> bool:
             f"hasattr() of {describe(value)} is not known", help="write the attribute itself, such as x.shape"
         )
     return hasattr(value, name)
+
+
+def widened(
+    b: Language, algorithm: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]
+) -> tuple[list[Any], dict[str, Any], DType | None]:
+    """Return the operands of a function of torch that computes halves in float32, and the dtype of its result.
+
+    None for other functions and operands, which stay as they are.
+    """
+    tensors = [value for value in _flat([*arguments, *keywords.values()]) if isinstance(value, TriValue)]
+    dtypes = {value.type.dtype for value in tensors if not value.weak and value.type.dtype.is_inexact}
+    half = next(iter(dtypes)) if len(dtypes) == 1 else None
+    if b.semantics != "torch" or algorithm.__name__ not in inlined.ROUNDED_ONCE or half is None or not half.is_half:
+        return arguments, keywords, None
+
+    def wide(value: Any) -> Any:
+        is_half = isinstance(value, TriValue) and value.type.dtype == half
+        return b.tri.cast(storage.current(b.tri, value), DTYPES["float32"]) if is_half else value
+
+    return [wide(value) for value in arguments], {name: wide(value) for name, value in keywords.items()}, half

@@ -129,6 +129,10 @@ VIEWS = (
     torch_statistics.vsplit, torch_statistics.dsplit, torch_statistics.split_with_sizes,
 )  # fmt: skip
 """Those whose results are views of their arguments."""
+ROUNDED_ONCE = frozenset(
+    "addcdiv addcmul addr celu entr glu group_norm hardsigmoid hardswish lerp mish selu sinc xlog1py xlogy".split()
+)
+"""Functions of torch that compute halves in float32 and round the result, by name."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
 _OF_TORCH = (torch_functions, torch_images, torch_losses, torch_matrices, torch_statistics)
 _FILES = (array_functions, linear_algebra, matrix_factors, special_functions, ufunc_methods, *_OF_RANDOM, *_OF_TORCH)
@@ -253,6 +257,8 @@ def _has_operation(name: str, arguments: list[Any], keywords: dict[str, Any]) ->
     if name.startswith("math."):
         # Python computes it where the numbers are known.
         return not any(isinstance(value, TriValue) for value in [*arguments, *keywords.values()])
+    if name.startswith("torch.nn.functional.max_pool") and not name.endswith("with_indices"):
+        return not (keywords["return_indices"] if "return_indices" in keywords else arguments[6:] and arguments[6])
     if name in ("numpy.unique", "torch.median"):
         return len(arguments) + len(keywords) == 1
     if name not in ("numpy.add.at", "numpy.subtract.at") or len(arguments) < 2:

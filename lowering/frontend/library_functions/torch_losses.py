@@ -183,10 +183,20 @@ def _of_channels(values, rank):
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     axes = tuple([axis for axis in range(input.ndim) if axis != 1])
+    if (running_mean is None) != (running_var is None):
+        refuse("running_mean and running_var are both tensors, or both None")
     if training:
-        if running_mean is not None or running_var is not None:
-            refuse("running statistics are not updated: pass None for them, or training=False")
         mean, variance = np.mean(input, axis=axes), np.var(input, axis=axes)
+        count = 1
+        for axis in axes:
+            count = count * input.shape[axis]
+        if count < 2:
+            refuse("training needs more than one value for each channel")
+        if running_mean is not None:
+            running_mean[...] = (1 - momentum) * running_mean + momentum * mean
+        if running_var is not None:
+            # What is kept is the unbiased variance.
+            running_var[...] = (1 - momentum) * running_var + momentum * (variance * (count / (count - 1)))
     else:
         mean, variance = running_mean, running_var
     result = (input - _of_channels(mean, input.ndim)) / np.sqrt(_of_channels(variance, input.ndim) + eps)
