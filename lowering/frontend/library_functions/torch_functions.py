@@ -36,7 +36,12 @@ def rsub(input, other, *, alpha=1):
 
 
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    return beta * input + alpha * np.matmul(mat, vec)
+    return _scaled(input, beta) + _scaled(np.matmul(mat, vec), alpha)
+
+
+def _scaled(x, factor):
+    """Return a multiple in the dtype of `x`: of integers by the whole part of a factor."""
+    return x * (int(factor) if x.dtype.is_integer else factor)
 
 
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
@@ -44,7 +49,8 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
 
 
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    return beta * input + alpha * np.sum(np.matmul(batch1, batch2), axis=0)
+    product = np.sum(np.matmul(batch1, batch2), axis=0).astype(batch1.dtype)
+    return _scaled(input, beta) + _scaled(product, alpha)
 
 
 def logit(input, eps=None):
@@ -337,12 +343,16 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
     return flat[is_new]
 
 
+def steps(x, rank, dim):
+    """Return the distances of the positions `x`, of one axis or of all `rank` axes, along the last axis."""
+    return np.diff(np.moveaxis(x, dim, -1) if x.ndim == rank else x, axis=-1)
+
+
 def trapezoid(y, x=None, *, dx=1.0, dim=-1):
     moved = np.moveaxis(y, dim, -1)
-    means = (moved[..., 1:] + moved[..., :-1]) / 2
     if x is None:
-        return np.sum(means * dx, axis=-1)
-    return np.sum(means * np.diff(x, axis=-1), axis=-1)
+        return (np.sum(moved, axis=-1) - (moved[..., 0] + moved[..., -1]) * 0.5) * dx
+    return np.sum(steps(x, y.ndim, dim) * (moved[..., 1:] + moved[..., :-1]), axis=-1) / 2
 
 
 _NAMED: tuple[Callable[..., Any], ...] = (

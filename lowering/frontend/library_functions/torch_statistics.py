@@ -14,7 +14,7 @@ import numpy as np
 
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.library_functions.random_generator import require_value
-from mlirtri.lowering.frontend.library_functions.torch_functions import norm_of
+from mlirtri.lowering.frontend.library_functions.torch_functions import norm_of, steps
 
 # --- comparisons and arithmetic --------------------------------------------------------------------------------------
 
@@ -76,7 +76,7 @@ def ldexp(input, other):
 
 def entr(input):
     return np.where(
-        input > 0, -input * np.log(input), np.where(input == 0, input, np.where(input < 0, -math.inf, input))
+        input > 0, input * -np.log(input), np.where(input == 0, input, np.where(input < 0, -math.inf, input))
     )
 
 
@@ -197,8 +197,10 @@ def corrcoef(input):
 
 def cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1):
     moved = np.moveaxis(y, dim, -1)
-    widths = dx if x is None else np.diff(x, axis=-1)
-    return np.moveaxis(np.cumsum((moved[..., 1:] + moved[..., :-1]) / 2 * widths, axis=-1), -1, dim)
+    sums = moved[..., 1:] + moved[..., :-1]
+    if x is None:
+        return np.moveaxis(np.cumsum(sums, axis=-1) * (dx / 2), -1, dim)
+    return np.moveaxis(np.cumsum(steps(x, y.ndim, dim) * sums, axis=-1) / 2, -1, dim)
 
 
 # --- arrangements ----------------------------------------------------------------------------------------------------

@@ -68,3 +68,17 @@ def test_halves_are_rounded_once(pipeline, dtype):
         return [drawn(9, 12, seed=seed, dtype=dtype) for seed in range(3)]
 
     torch.testing.assert_close(mt.jit(composed, pipeline=pipeline)(*arguments()), composed(*arguments()))
+
+
+def of_integers(x, y):
+    vector, batch = x[0], x.reshape(1, 3, 4)
+    sums = torch.addmv(y[0, :3], x, vector, beta=2.5, alpha=1.5), torch.addbmm(y[:3, :3], batch, batch.mT)
+    areas = torch.trapezoid(x, y[:3]), torch.trapezoid(x), torch.cumulative_trapezoid(x, y[:3], dim=0)
+    return sums, areas, torch.cumulative_trapezoid(x), torch.special.entr(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
+def test_composed_functions_of_integers_wrap_where_torchs_do(dtype):
+    x = (torch.arange(12) * 37 % 101).reshape(3, 4).to(dtype)
+    y = (torch.arange(16) * 53 % 91).reshape(4, 4).to(dtype)
+    torch.testing.assert_close(mt.jit(of_integers)(x, y), of_integers(x, y))
