@@ -127,7 +127,8 @@ def _max_pool(input, axes, kernel_size, stride, padding, dilation, ceil_mode):
     lowest = float("-inf") if input.dtype.is_float else np.iinfo(input.dtype).min
     ends = [(0, 0)] * (input.ndim - axes) + [(pad, high) for pad, (_, high) in zip(pads, plans, strict=True)]
     image = np.pad(input, ends, constant_values=lowest)
-    values, numbers = None, None
+    values: Any = None
+    numbers: Any = None
     for offset in tuple(range(product(windows))):
         places, cut, number, is_inside = offset_in(offset, windows), [slice(None)] * (input.ndim - axes), 0, True
         for axis in tuple(range(axes)):
