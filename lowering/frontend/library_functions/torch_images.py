@@ -143,7 +143,7 @@ def _max_pool(input, axes, kernel_size, stride, padding, dilation, ceil_mode):
             values, numbers = part, np.broadcast_to(np.where(is_inside, number, -1), part.shape)
         else:
             is_larger = (part > values) | (part != part) | (numbers < 0)
-            values = np.where(is_inside & is_larger, part, values)
+            values = np.where(is_inside & is_larger, part, values)  # type: ignore[arg-type]
             numbers = np.where(is_inside & is_larger, number, numbers)
     return values, numbers
 
