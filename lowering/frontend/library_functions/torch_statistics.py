@@ -45,7 +45,8 @@ def isreal(input):
 
 
 def heaviside(input, values):
-    return np.where(input == 0, values, np.where(input < 0, input * 0, np.where(input > 0, input * 0 + 1, input * 0)))
+    steps_up = np.where(input > 0, input * 0 + 1, input * 0)
+    return np.where(input == 0, values, np.where(input < 0, input * 0, steps_up).astype(input.dtype))
 
 
 def floating(input):
@@ -262,7 +263,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     wide = np.zeros([*input.shape[:-1], size], input.dtype)
     wide[..., max(offset, 0) :][..., : input.shape[-1]] = input
     placed = np.where(column - row == offset, wide[..., None, :], wide[..., None, :] * 0)
-    return np.moveaxis(placed, (-2, -1), (dim1, dim2))
+    return np.moveaxis(placed.astype(input.dtype), (-2, -1), (dim1, dim2))
 
 
 def index_copy(input, dim, index, source):

@@ -82,3 +82,13 @@ def test_composed_functions_of_integers_wrap_where_torchs_do(dtype):
     x = (torch.arange(12) * 37 % 101).reshape(3, 4).to(dtype)
     y = (torch.arange(16) * 53 % 91).reshape(4, 4).to(dtype)
     torch.testing.assert_close(mt.jit(of_integers)(x, y), of_integers(x, y))
+
+
+def of_bools(x, y):
+    return torch.heaviside(x, y), torch.diag_embed(x), torch.diag_embed(x, offset=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32])
+def test_steps_and_diagonals_keep_the_dtype(dtype):
+    x, y = torch.tensor([0, 1, 1]).to(dtype), torch.tensor([1, 1, 0]).to(dtype)
+    torch.testing.assert_close(mt.jit(of_bools)(x, y), of_bools(x, y))
