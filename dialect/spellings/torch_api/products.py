@@ -60,7 +60,10 @@ def _norm(b: Builder, x: Value, order: Argument, dim: Argument, keepdim: Argumen
     if not (kind := b.type_of(x).dtype).is_float and kind.kind != "c":
         b.fail(f"a norm is of floats, not {kind}", help="cast with .to(dtype)")
     axis = None if dim is None else helpers.many_axes(b, dim, helpers.rank_of(b, x))
-    return vector_norm(b, b.abs(x), order, axis, keepdim)
+    # torch adds the powers of halves in fp32 and rounds once.
+    size = b.abs(b.cast(x, as_dtype("float32")) if kind.is_float and kind.is_half else x)
+    norm = vector_norm(b, size, order, axis, keepdim)
+    return b.cast(norm, kind) if kind.is_float and kind.is_half else norm
 
 
 @spelling("torch.linalg.vector_norm", ops=NORM)

@@ -45,7 +45,13 @@ def _scaled(x, factor):
 
 
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    return beta * input + alpha * np.outer(vec1, vec2)
+    product = np.outer(vec1, vec2)
+    if input.dtype.name == "bool" and product.dtype.name == "bool":
+        if beta not in (False, True) or alpha not in (False, True):
+            refuse("beta= and alpha= of bools are 0 or 1")
+        return (input & bool(beta)) | (product & bool(alpha))
+    # NaN that is multiplied by 0 is not the result's.
+    return (np.zeros_like(input) if beta == 0 else beta * input) + alpha * product
 
 
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
@@ -127,10 +133,18 @@ def glu(input, dim=-1):
     return np.moveaxis(moved[..., :half] / (1 + np.exp(-moved[..., half:])), -1, dim)
 
 
+def is_half(x):
+    """Return whether torch computes functions of a tensor in float32 and rounds the result."""
+    return x.dtype.is_float and x.dtype.bits == 16
+
+
 # --- distances -------------------------------------------------------------------------------------------------------
 
 
 def norm_of(x, p, axis, keepdims=False):
+    """Return the norm of vectors along an axis, of halves computed in float32 and rounded once."""
+    if is_half(x):
+        return norm_of(x.astype(np.float32), p, axis, keepdims).astype(x.dtype)
     x = np.abs(x)
     if p == 2:
         return np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims))
@@ -162,8 +176,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    scales = np.maximum(norm_of(x1, 2, dim), eps) * np.maximum(norm_of(x2, 2, dim), eps)
-    return np.sum(x1 * x2, axis=dim) / scales
+    first = x1 / np.maximum(norm_of(x1, 2, dim, True), eps)
+    return np.sum(first * (x2 / np.maximum(norm_of(x2, 2, dim, True), eps)), axis=dim)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):

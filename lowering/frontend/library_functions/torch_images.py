@@ -259,14 +259,16 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     if mode == "nearest":
         return _pixels(input, [np.round(place) for place in places])
     firsts = [np.floor(place) for place in places]
-    total: Any = 0.0
-    for corner in range(2**count):
-        steps = [corner >> axis & 1 for axis in range(count)]
-        weight: Any = 1.0
-        for axis in range(count):
-            beyond = places[axis] - firsts[axis]
-            weight = weight * (beyond if steps[axis] else 1 - beyond)
-        total = total + _pixels(input, [firsts[axis] + steps[axis] for axis in range(count)]) * weight[:, None]
+    total: Any = None
+    # Halves are rounded after each operation, as torch does, in the order of torch: the last axis is the fastest.
+    for corner in tuple(range(2**count)):
+        steps = [corner >> (count - 1 - axis) & 1 for axis in range(count)]
+        weight: Any = None
+        for axis in tuple(range(count - 1, -1, -1)):
+            part = places[axis] - firsts[axis] if steps[axis] else firsts[axis] + 1 - places[axis]
+            weight = part if weight is None else weight * part
+        share = _pixels(input, [firsts[axis] + steps[axis] for axis in range(count)]) * weight[:, None]
+        total = share if total is None else total + share
     return total.astype(input.dtype)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
-from mlirtri.lowering.frontend.library_functions.torch_functions import cosine_similarity, pairwise_distance
+from mlirtri.lowering.frontend.library_functions.torch_functions import cosine_similarity, is_half, pairwise_distance
 
 
 def reduced(loss, reduction):
@@ -57,8 +57,11 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     distance = np.abs(input - target)
+    dtype = distance.dtype
+    if is_half(distance):
+        distance = np.abs(input.astype(np.float32) - target.astype(np.float32))
     loss = np.where(distance <= delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta))
-    return _weighted(loss, weight, reduction)
+    return _weighted(loss.astype(dtype), weight, reduction)
 
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
@@ -182,25 +185,42 @@ def _of_channels(values, rank):
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
-    axes = tuple([axis for axis in range(input.ndim) if axis != 1])
     if (running_mean is None) != (running_var is None):
         refuse("running_mean and running_var are both tensors, or both None")
-    if training:
-        mean, variance = np.mean(input, axis=axes), np.var(input, axis=axes)
-        count = 1
-        for axis in axes:
-            count = count * input.shape[axis]
-        if count < 2:
-            refuse("training needs more than one value for each channel")
-        if running_mean is not None:
-            running_mean[...] = (1 - momentum) * running_mean + momentum * mean
-        if running_var is not None:
-            # What is kept is the unbiased variance.
-            running_var[...] = (1 - momentum) * running_var + momentum * (variance * (count / (count - 1)))
-    else:
-        mean, variance = running_mean, running_var
-    result = (input - _of_channels(mean, input.ndim)) / np.sqrt(_of_channels(variance, input.ndim) + eps)
-    return _affine(result, weight, bias)
+    x = input.astype(np.float32) if is_half(input) else input
+    if not training:
+        mean, variance = running_mean.astype(x.dtype), running_var.astype(x.dtype)
+        return _normalized(x, mean, np.sqrt(_of_channels(variance, input.ndim) + eps), weight, bias).astype(input.dtype)
+    axes = tuple([axis for axis in range(input.ndim) if axis != 1])
+    mean, variance = np.mean(x, axis=axes), np.var(x, axis=axes)
+    count = 1
+    for axis in axes:
+        count = count * input.shape[axis]
+    if count < 2:
+        refuse("training needs more than one value for each channel")
+    if running_mean is not None:
+        running_mean[...] = (1 - momentum) * running_mean.astype(x.dtype) + momentum * mean
+        # What is kept is the unbiased variance.
+        unbiased = variance * (count / (count - 1))
+        running_var[...] = (1 - momentum) * running_var.astype(x.dtype) + momentum * unbiased
+    deviation = np.sqrt(_of_channels(variance, input.ndim) + eps)
+    if is_half(input) and not _is_mixed(weight, bias, running_mean):
+        # torch keeps the mean and the inverse deviation in halves for the backward pass, and reads those.
+        mean = mean.astype(input.dtype).astype(np.float32)
+        deviation = 1 / (1 / deviation).astype(input.dtype).astype(np.float32)
+    return _normalized(x, mean, deviation, weight, bias).astype(input.dtype)
+
+
+def _is_mixed(weight, bias, running_mean):
+    """Return whether one of the parameters of a norm of halves is float32."""
+    for parameter in (weight, bias, running_mean):
+        if parameter is not None and not is_half(parameter):
+            return True
+    return False
+
+
+def _normalized(x, mean, deviation, weight, bias):
+    return _affine((x - _of_channels(mean, x.ndim)) / deviation, weight, bias)
 
 
 def _affine(x, weight, bias):

@@ -14,7 +14,7 @@ import numpy as np
 
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.library_functions.random_generator import require_value
-from mlirtri.lowering.frontend.library_functions.torch_functions import norm_of, steps
+from mlirtri.lowering.frontend.library_functions.torch_functions import is_half, norm_of, steps
 
 # --- comparisons and arithmetic --------------------------------------------------------------------------------------
 
@@ -91,7 +91,9 @@ def logcumsumexp(input, dim):
 
 def renorm(input, p, dim, maxnorm):
     moved = np.moveaxis(input, dim, 0)
-    sizes = norm_of(moved.reshape(moved.shape[0], -1), p, 1)
+    rows = moved.reshape(moved.shape[0], -1)
+    # The norms of halves are not rounded, the factors are.
+    sizes = norm_of(rows.astype(np.float32) if is_half(input) else rows, p, 1)
     scale = np.where(sizes > maxnorm, maxnorm / (sizes + 1e-7), 1.0).astype(input.dtype)
     return np.moveaxis(moved * scale.reshape([-1] + [1] * (input.ndim - 1)), 0, dim)
 

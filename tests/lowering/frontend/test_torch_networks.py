@@ -92,3 +92,54 @@ def of_bools(x, y):
 def test_steps_and_diagonals_keep_the_dtype(dtype):
     x, y = torch.tensor([0, 1, 1]).to(dtype), torch.tensor([1, 1, 0]).to(dtype)
     torch.testing.assert_close(mt.jit(of_bools)(x, y), of_bools(x, y))
+
+
+def normed(x, y):
+    orders = [torch.linalg.vector_norm(x, p, 1) for p in (0, 0.5, 1, 2, 6, float("inf"), -1)]
+    rows = F.normalize(x), F.cosine_similarity(x, y), torch.renorm(x, 2, 0, 3.0), F.pairwise_distance(x, y, 3.0)
+    return torch.stack(orders), rows, torch.dist(x, y, 6.0), torch.norm(x, 6), F.huber_loss(x, y, reduction="none")
+
+
+def normalized(x, mean, variance, weight):
+    kept = F.batch_norm(x, mean, variance, weight, weight)
+    return kept, F.batch_norm(x, mean, variance, training=True, momentum=0.3), mean, variance
+
+
+def sampled(image, grid, volume, places):
+    ways = [F.grid_sample(image, grid, padding_mode=p, align_corners=False) for p in ("zeros", "border", "reflection")]
+    nearest = F.grid_sample(image, grid, "nearest", align_corners=True)
+    return ways, nearest, F.grid_sample(volume, places, align_corners=True)
+
+
+@pytest.mark.parametrize(("dtype", "pipeline"), [(torch.bfloat16, "linalg"), (torch.float16, "mlir")], ids=str)
+def test_norms_samples_and_statistics_of_halves(dtype, pipeline):
+    def checked(kernel, *arguments):
+        expected = kernel(*(argument.clone() for argument in arguments))
+        torch.testing.assert_close(mt.jit(kernel, pipeline=pipeline)(*arguments), expected)
+
+    def half(*shape, seed=0):
+        return drawn(*shape, seed=seed, dtype=dtype)
+
+    # Sixth powers of these are beyond the largest float16.
+    checked(normed, half(9, 40) * 8, half(9, 40, seed=1))
+    checked(normalized, half(9, 6, 5), half(6), half(6, seed=1).abs(), half(6, seed=2))
+    wide = [drawn(6), drawn(6, seed=1).abs(), drawn(6, seed=2)]
+    checked(normalized, half(9, 6, 5), *wide)
+    checked(sampled, half(2, 3, 7, 8), half(2, 5, 6, 2, seed=1), half(1, 2, 4, 5, 6), half(1, 2, 3, 4, 3, seed=1))
+    volume = half(2, 8, 8, 8)
+    pool = mt.jit(lambda x: F.adaptive_avg_pool3d(x, (5, 7, 4)), pipeline=pipeline)
+    torch.testing.assert_close(pool(volume), F.adaptive_avg_pool3d(volume.float(), (5, 7, 4)).to(dtype))
+
+
+def outer_sums(x, a, b):
+    return torch.addr(x, a, b), torch.addr(x, a, b, beta=False), torch.addr(x, a, b, alpha=False), x.addr(a, b)
+
+
+def test_addr_of_bools_is_bool_and_beta_zero_reads_nothing():
+    arguments = [drawn(*shape) > 0 for shape in ((3, 4), (3,), (4,))]
+    torch.testing.assert_close(mt.jit(outer_sums)(*arguments), outer_sums(*arguments))
+    with pytest.raises(KernelTypeError, match="of bools are 0 or 1"):
+        mt.jit(lambda x, a, b: torch.addr(x, a, b, beta=2))(*arguments)
+    numbers = drawn(3, 4) * float("nan"), drawn(3), drawn(4)
+    result = mt.jit(lambda x, a, b: torch.addr(x, a, b, beta=0))(*numbers)
+    torch.testing.assert_close(result, torch.outer(*numbers[1:]))
