@@ -164,7 +164,9 @@ register("torch.nn.functional.softmin", _functional(_along("softmax", -1)), "sof
 
 @spelling("torch.logsumexp torch.special.logsumexp", ops="max where isinf full subtract exp sum log add squeeze")
 def _(b, input, dim, keepdim=False, *, out=unsupported()):
-    axes = helpers.many_axes(b, dim, helpers.rank_of(b, input))
+    rank = helpers.rank_of(b, input)
+    axes = helpers.many_axes(b, dim, max(rank, 1)) if rank or dim != () else ()
+    axes = axes if rank else ()
     if not b.type_of(input).dtype.is_float:
         # Differences of unsigned integers would wrap.
         input = b.cast(input, "float32")

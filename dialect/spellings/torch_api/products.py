@@ -59,7 +59,9 @@ def _norm(b: Builder, x: Value, order: Argument, dim: Argument, keepdim: Argumen
     x = x if dtype is None else b.cast(x, as_dtype(dtype))
     if not (kind := b.type_of(x).dtype).is_float and kind.kind != "c":
         b.fail(f"a norm is of floats, not {kind}", help="cast with .to(dtype)")
-    axis = None if dim is None else helpers.many_axes(b, dim, helpers.rank_of(b, x))
+    rank = helpers.rank_of(b, x)
+    axes = None if dim is None else helpers.many_axes(b, dim, max(rank, 1))
+    axis = axes if rank else None
     # torch adds the powers of halves in fp32 and rounds once.
     size = b.abs(b.cast(x, as_dtype("float32")) if kind.is_float and kind.is_half else x)
     norm = vector_norm(b, size, order, axis, keepdim)

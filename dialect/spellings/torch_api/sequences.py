@@ -12,13 +12,23 @@ from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
 FLOAT64, INT32, INT64 = DTYPES["float64"], DTYPES["int32"], DTYPES["int64"]
 
 
+def _dimension(b: Builder, x: Value, dim: Argument) -> int:
+    """Return a dimension counted from the front: a rank-0 tensor has one, as if it were a vector of one element."""
+    return helpers.one_axis(b, dim, max(helpers.rank_of(b, x), 1))
+
+
+def _as_vector(b: Builder, x: Value) -> Value:
+    return x if helpers.rank_of(b, x) else b.reshape(x, (1,))
+
+
 def _running(kind: str):
     def function(b, input, dim, *, dtype=None, out=unsupported()):
         helpers.require_tensor(b, f"torch.cum{kind}", input)
         dtype = None if dtype is None else as_dtype(dtype)
+        axis = _dimension(b, input, dim)
         if not helpers.rank_of(b, input):
             return getattr(b, kind)(input, axis=None, dtype=dtype)
-        return b.scan(input, kind, helpers.one_axis(b, dim, helpers.rank_of(b, input)), dtype)
+        return b.scan(input, kind, axis, dtype)
 
     return function
 
@@ -49,9 +59,9 @@ def _order(b: Builder, x: Value, axis: int, descending: bool) -> Value:
 
 def _sorted(b: Builder, x: Value, dim: Argument, descending: bool) -> ValuesAndIndices:
     helpers.require_tensor(b, "torch.sort", x)
+    axis = _dimension(b, x, dim)
     if not helpers.rank_of(b, x):
         return ValuesAndIndices(x, b.full((), 0, INT64))
-    axis = helpers.one_axis(b, dim, helpers.rank_of(b, x))
     values = b.sort(x, axis)
     return ValuesAndIndices(b.flip(values, axis) if descending else values, _order(b, x, axis, descending))
 
@@ -66,16 +76,21 @@ def _(b, input, dim=-1, descending=False, stable=False, *, out=unsupported()):
 
 @spelling("torch.argsort", ops=SORTING)
 def _(b, input, dim=-1, descending=False, stable=False):
+    axis = _dimension(b, input, dim)
     if not helpers.rank_of(b, input):
         return b.full((), 0, INT64)
-    return _order(b, input, helpers.one_axis(b, dim, helpers.rank_of(b, input)), descending)
+    return _order(b, input, axis, descending)
 
 
 @spelling("torch.topk", ops=f"{SORTING} cut")
 def _(b, input, k, dim=-1, largest=True, sorted=True, *, out=unsupported()):
-    axis = helpers.one_axis(b, dim, helpers.rank_of(b, input))
-    if not helpers.is_integer(k) or not 0 <= k <= helpers.shape_of(b, input)[axis]:
+    axis, rank = _dimension(b, input, dim), helpers.rank_of(b, input)
+    # Of a rank-0 tensor there is one element, and torch takes a k of 1.
+    lowest, highest = (0, helpers.shape_of(b, input)[axis]) if rank else (1, 1)
+    if not helpers.is_integer(k) or not lowest <= k <= highest:
         b.fail(f"k of torch.topk is known at compile time and at most the size of dimension {dim}, not {k!r}")
+    if not rank:
+        return _sorted(b, input, axis, largest)
     return ValuesAndIndices(*(b.cut(tensor, axis, slice(0, k)) for tensor in _sorted(b, input, axis, largest)))
 
 
@@ -122,9 +137,13 @@ def _along(b: Builder, input: Value, dim: Argument, index: Value) -> Value:
     return helpers.moved(b, elements, 0, axis)
 
 
-@spelling("torch.index_select", ops="pick transpose")
+@spelling("torch.index_select", ops="pick transpose reshape")
 def _(b, input, dim, index, *, out=unsupported()):
-    return _along(b, input, dim, index)
+    if helpers.rank_of(b, input):
+        return _along(b, input, dim, index)
+    if helpers.shape_of(b, index) not in ((), (1,)):
+        b.fail(f"index_select of a tensor of rank 0 takes one position, not {b.type_of(index)}")
+    return b.reshape(_along(b, _as_vector(b, input), dim, _as_vector(b, index)), ())
 
 
 @spelling("torch.take", ops="pick reshape")
@@ -136,12 +155,16 @@ def _(b, input, index, *, out=unsupported()):
 
 @spelling("torch.gather", ops="pick reshape arange add multiply cast")
 def _(b, input, dim, index, *, sparse_grad=unsupported(False), out=unsupported()):
+    wanted = helpers.shape_of(b, index)
+    if not helpers.rank_of(b, input) or not wanted:
+        input, index = _as_vector(b, input), _as_vector(b, index)
     shape, index_shape = helpers.shape_of(b, input), helpers.shape_of(b, index)
     axis = helpers.one_axis(b, dim, len(shape))
     if len(shape) != len(index_shape):
         b.fail(f"the positions have rank {len(index_shape)}, the tensor has rank {len(shape)}")
     b.require_inside(index, shape[axis], wraps=False)
-    return elements_along(b, input, b.cast(index, INT64), axis, index_shape)
+    elements = elements_along(b, input, b.cast(index, INT64), axis, index_shape)
+    return elements if wanted else b.reshape(elements, ())
 
 
 # --- counting ------------------------------------------------------------------------------------------------------

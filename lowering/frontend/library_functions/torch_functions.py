@@ -195,13 +195,17 @@ def _latest(x, best, dim):
 
 
 def cummax(input, dim):
-    best = np.maximum.accumulate(input, axis=dim)
-    return ValuesAndIndices(best, _latest(input, best, dim))
+    return _running(input, dim, np.maximum)
 
 
 def cummin(input, dim):
-    best = np.minimum.accumulate(input, axis=dim)
-    return ValuesAndIndices(best, _latest(input, best, dim))
+    return _running(input, dim, np.minimum)
+
+
+def _running(input, dim, extreme):
+    x = input.reshape(1) if input.ndim == 0 else input
+    best = extreme.accumulate(x, axis=dim)
+    return ValuesAndIndices(best.reshape(input.shape), _latest(x, best, dim).reshape(input.shape))
 
 
 def kthvalue(input, k, dim=-1, keepdim=False) -> Any:
@@ -293,6 +297,8 @@ def _count(x):
 
 def _places(input, dim, index):
     """Return the positions, in row-major order, of the elements that `index` names along `dim`."""
+    if input.ndim == 0:
+        refuse("a tensor of rank 0 has no elements along a dimension: reshape it to (1,)")
     axis, rank = dim % input.ndim, input.ndim
     numbers = np.arange(_count(input)).reshape(input.shape)
     parts = [

@@ -86,7 +86,8 @@ def xlog1py(input, other):
 
 
 def logcumsumexp(input, dim):
-    return np.logaddexp.accumulate(input, axis=dim)
+    x = input.reshape(1) if input.ndim == 0 else input
+    return np.logaddexp.accumulate(x, axis=dim).reshape(input.shape)
 
 
 def renorm(input, p, dim, maxnorm):
@@ -135,7 +136,9 @@ def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear", ou
 
 
 def _with_last(input, dim):
-    return input.reshape(-1) if dim is None or input.ndim == 0 else np.moveaxis(input, dim, -1)
+    if dim is None:
+        return input.reshape(-1)
+    return np.moveaxis(input.reshape(1) if input.ndim == 0 else input, dim, -1)
 
 
 def _at_fractions(ordered, last, q, is_missing, rank, dim, keepdim, interpolation):

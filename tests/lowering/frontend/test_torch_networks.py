@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import mlirtri as mt
-from mlirtri.errors import KernelTypeError
+from mlirtri.errors import KernelError, KernelTypeError
 
 PIPELINES = ["linalg", "relax", "mlir"]
 
@@ -143,3 +143,29 @@ def test_addr_of_bools_is_bool_and_beta_zero_reads_nothing():
     numbers = drawn(3, 4) * float("nan"), drawn(3), drawn(4)
     result = mt.jit(lambda x, a, b: torch.addr(x, a, b, beta=0))(*numbers)
     torch.testing.assert_close(result, torch.outer(*numbers[1:]))
+
+
+def test_a_rank_0_tensor_is_not_scattered_into():
+    with pytest.raises(KernelTypeError, match=r"rank 0 has no elements along a dimension: reshape it to \(1,\)"):
+        mt.jit(lambda x, i: torch.scatter(x, 0, i, x))(torch.tensor(-3.0), torch.tensor(0))
+
+
+def of_one_number(x, place, places):
+    running = torch.cummax(x, 0), torch.cummin(x, -1), torch.cumsum(x, 0), torch.logcumsumexp(x, -1)
+    ordered = torch.sort(x, -1), torch.argsort(x, 0), torch.topk(x, 1, 0), torch.quantile(x, 0.5, 0)
+    picked = [torch.index_select(x, 0, places), torch.gather(x, -1, place), torch.gather(x, 0, places)]
+    reduced = torch.logsumexp(x, 0), torch.logsumexp(x, -1, True), torch.norm(x, 3, 0), torch.softmax(x, -1)
+    return running, ordered, picked, reduced
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_a_rank_0_tensor_has_one_dimension(pipeline):
+    arguments = torch.tensor(-3.0), torch.tensor(0), torch.tensor([0])
+    torch.testing.assert_close(mt.jit(of_one_number, pipeline=pipeline)(*arguments), of_one_number(*arguments))
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cummax", "sort", "argsort", "logsumexp", "softmax"])
+def test_a_rank_0_tensor_has_no_second_dimension(name):
+    function = getattr(torch, name)
+    with pytest.raises(KernelError, match="axis 1 is out of range"):
+        mt.jit(lambda x: function(x, 1))(torch.tensor(-3.0))
