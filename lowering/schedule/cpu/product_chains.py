@@ -15,11 +15,11 @@ from typing import Any
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import nest_of, unflattened
 from mlirtri.lowering.schedule.cpu.common.profitability import serial_loops
-from mlirtri.lowering.schedule.cpu.matmul.rule import is_tiled, pair_loops, product_loops
+from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, is_tiled, pair_loops, product_loops
 from mlirtri.lowering.schedule.cpu.matmul.surroundings import Surroundings, surroundings_of
 from mlirtri.lowering.schedule.cpu.nests.elementwise import element_loops
 from mlirtri.lowering.tir.blocks import BlockFacts, NotStaticLoopsError, blocks_of, inline_cheap, leaf_blocks
-from mlirtri.lowering.tir.contraction import Axis
+from mlirtri.lowering.tir.contraction import Axis, size_of
 from mlirtri.lowering.tir.product_recognition import Product, find_product
 from mlirtri.lowering.tir.statements import fresh, loads_in, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -51,7 +51,7 @@ class _Part:
 def product_chain(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the function with its products in tiles, and loops for what tiles cannot compute.
 
-    None where there is no product, more than two, or nothing beside a single one.
+    None where there is no product, more than two, or nothing beside a single one, and for two of a single row.
     """
     if not _has_products_alone(function):
         return None
@@ -60,6 +60,8 @@ def product_chain(function: PrimFunc, target: Target) -> Schedule | None:
     blocks = leaf_blocks(schedule)
     kept = frozenset().union(*(part.around.absorbed for part in parts))
     if len(parts) == 1 and len(kept) == len(blocks):
+        return None
+    if len(parts) == MOST_PRODUCTS and all(_is_one_row_of_dots(part) for part in parts):
         return None
     inline_cheap(schedule, kept)
     parts, blocks = _parts(schedule), leaf_blocks(schedule)
@@ -74,6 +76,16 @@ def product_chain(function: PrimFunc, target: Target) -> Schedule | None:
     # Stored values may contain `Let`, and are repeated for each vector.
     (unique,) = tirx.transform.ConvertSSA()(IRModule({"main": written})).functions.values()
     return Schedule(unique.with_attrs({TILED_PRODUCT: True}))
+
+
+def _is_one_row_of_dots(part: _Part) -> bool:
+    """Return whether a product is a matrix times a vector, whose time is that of reading the matrix row by row.
+
+    The rule for row kernels reads one row of each of two matrices at once: tiles read eight of one, which takes up to
+    a quarter longer where the matrices come from memory.
+    """
+    product, around = part.product, part.around
+    return size_of(product.rows) == 1 and are_dots(around.left, around.right, product.reduced)
 
 
 def takes_chain(function: PrimFunc, target: Target) -> bool:

@@ -84,6 +84,13 @@ def test_one_kernel_of_relax():
         assert checked(make(64, 96), torch.randn(24, 64), pipeline="relax").stats["kernels"] == 1
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+def test_two_products_of_one_row_are_a_row_kernel(pipeline):
+    """A step of decoding takes as long as its weights are read, which is slower in tiles."""
+    assert rules(checked(Gate(64, 96), torch.randn(1, 64), pipeline=pipeline)) == ["Rows"]
+    assert rules(checked(Gate(64, 96), torch.randn(2, 64), pipeline=pipeline)) == ["ProductChain"]
+
+
 def test_one_kernel_of_arguments():
     """Weights that are arguments are packed in each call."""
     x, g, u = torch.randn(30, 40), torch.randn(40, 50) / 7, torch.randn(40, 50) / 7
