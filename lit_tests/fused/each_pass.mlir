@@ -347,3 +347,35 @@ func.func @invariant(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %n: index) -> ten
   }
   return %y : tensor<4x4xf32>
 }
+
+// -----
+
+// flatten-batches: a batch times a repeated matrix is a product whose columns stay whole.
+#repeated_matrix = affine_map<(b, k, n) -> (k, n)>
+#id_of_three = affine_map<(b, k, n) -> (b, k, n)>
+#last_of_three = affine_map<(b, k, n) -> (n)>
+// CHECK-LABEL: func.func @repeated_weight
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} : tensor<2x4x8xf32>, tensor<8x6xf32>)
+// CHECK: tensor.expand_shape
+func.func @repeated_weight(%x: tensor<2x4x8xf32>, %w: tensor<8x6xf32>, %bias: tensor<6xf32>) -> tensor<2x3x4x2xf32> {
+  %zero = arith.constant 0.0 : f32
+  %ew = tensor.empty() : tensor<2x8x6xf32>
+  %repeated = linalg.generic {indexing_maps = [#repeated_matrix, #id_of_three], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%w : tensor<8x6xf32>) outs(%ew : tensor<2x8x6xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<2x8x6xf32>
+  %e = tensor.empty() : tensor<2x4x6xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
+  %p = linalg.batch_matmul ins(%x, %repeated : tensor<2x4x8xf32>, tensor<2x8x6xf32>) outs(%zeros : tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
+  %s = linalg.generic {indexing_maps = [#id_of_three, #last_of_three, #id_of_three], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %bias : tensor<2x4x6xf32>, tensor<6xf32>) outs(%e : tensor<2x4x6xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %sum = arith.addf %a, %b : f32
+    linalg.yield %sum : f32
+  } -> tensor<2x4x6xf32>
+  %r = tensor.expand_shape %s [[0], [1], [2, 3]] output_shape [2, 4, 3, 2] : tensor<2x4x6xf32> into tensor<2x4x3x2xf32>
+  %et = tensor.empty() : tensor<2x3x4x2xf32>
+  %t = linalg.transpose ins(%r : tensor<2x4x3x2xf32>) outs(%et : tensor<2x3x4x2xf32>) permutation = [0, 2, 1, 3]
+  return %t : tensor<2x3x4x2xf32>
+}

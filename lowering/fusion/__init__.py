@@ -10,6 +10,7 @@
 - `hoist_invariants.py`: what no iteration changes → before the loop
 - `cheap_producers.py`: cheap operations of dynamic size, once per reader
 - `slices_of_heads.py`: slices of columns that are then split → slices of heads
+- `flatten_batches.py`: products of a batch with one matrix → one product
 - `merge_products.py`: products of one matrix with several weights
 - `cancel_reshapes.py`: reshapes of dynamic sizes that undo each other
 - `spread_reshapes.py`: reshapes that are undone after several readers

@@ -124,7 +124,14 @@ def _products_in_heads(module: ir.Module) -> Iterator[ir.Value]:
 
 
 def _product_read_by(generic: ir.Operation) -> ir.Operation | None:
-    return next((found for operand in generic.operands if (found := defined_by(operand, "linalg.matmul"))), None)
+    """Return the product that is an operand of a generic, as it is or with its rows split into a batch."""
+    for operand in generic.operands:
+        reshape = defined_by(operand, "tensor.expand_shape")
+        if reshape is not None and not _splits_columns(reshape):
+            operand = reshape.operands[0]
+        if (product := defined_by(operand, "linalg.matmul")) is not None:
+            return product
+    return None
 
 
 def _splits_columns(reshape: ir.Operation) -> bool:

@@ -14,6 +14,7 @@ from mlirtri.lowering.fusion import (
     channels_last,
     cheap_producers,
     cost_guard,
+    flatten_batches,
     hoist_invariants,
     merge_products,
     slices_of_heads,
@@ -64,6 +65,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("split-transposed-convolutions", transposed_convolutions.rewrite, module, context)
         run_rewrite("slice-unit-windows", slice_unit_windows, module, context)
         run_rewrite("start-products-from-zero", start_from_zero, module, context)
+        run_rewrite("flatten-batches", flatten_batches.rewrite, module, context)
         run_rewrite("split-before-slicing", slices_of_heads.rewrite, module, context)
         if context.prepares:
             run_rewrite("merge-products", merge_products.rewrite, module, context)

@@ -73,6 +73,9 @@ REWRITES = {
     "split-before-slicing": OwnPass(
         "mlirtri.lowering.fusion.slices_of_heads", "rewrite", "columns are split into heads before they are sliced"
     ),
+    "flatten-batches": OwnPass(
+        "mlirtri.lowering.fusion.flatten_batches", "rewrite", "products of a batch with one matrix become one product"
+    ),
     "merge-products": OwnPass(
         "mlirtri.lowering.fusion.merge_products", "rewrite", "products of one matrix with several weights become one"
     ),

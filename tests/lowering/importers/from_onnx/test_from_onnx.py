@@ -43,6 +43,28 @@ def test_a_network_gives_what_the_reference_gives(pipeline):
     check(model, inputs, pipeline)
 
 
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_projections_of_a_batch_into_heads_are_one_product(pipeline, batch):
+    nodes, heads = [], np.int64([batch, 5, 4, 2])
+    for name in "qk":
+        nodes += [
+            helper.make_node("MatMul", ["x", f"w{name}"], [f"p{name}"]),
+            helper.make_node("Add", [f"p{name}", f"b{name}"], [f"s{name}"]),
+            helper.make_node("Reshape", [f"s{name}", "heads"], [f"h{name}"]),
+            helper.make_node("Transpose", [f"h{name}"], [name], perm=[0, 2, 1, 3]),
+        ]
+    weights = {"heads": heads} | {f"{kind}{name}": random(*shape) for name in "qk" for kind, shape in SHAPES.items()}
+    model = model_of(nodes, {"x": random(batch, 5, 6)}, weights, outputs=("q", "k"))
+    check(model, {"x": random(batch, 5, 6)}, pipeline)
+    fused = mt.from_onnx(model).compile(pipeline=pipeline).ir["fused"]
+    assert "tensor.expand_shape %w" not in fused, "weights are read as they are"
+    assert fused.count("tensor.concat") == (2 if pipeline == "linalg" else 0), "weights and biases of one product"
+
+
+SHAPES = {"w": (6, 8), "b": (8,)}
+
+
 def test_weights_are_parameters_and_not_in_the_text():
     model, inputs, weights = a_network()
     program = mt.from_onnx(model)
