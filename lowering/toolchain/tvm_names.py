@@ -162,6 +162,8 @@ def register_pure_operator(name: str, meaning: str) -> ir.Op:
     operator = ir.Op.get(name)
     operator.set_attr("TCallEffectKind", _PURE)
     operator.set_attr("TVectorizable", True)
+    # Passes of TVM print expressions that they cannot prove something of, and warn of operators without this name.
+    operator.set_attr("TScriptPrinterName", name.removeprefix("tirx."))
     return operator
 
 

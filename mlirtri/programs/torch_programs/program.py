@@ -26,7 +26,7 @@ from mlirtri.lowering.core.tracebacks import hide_frames, public
 from mlirtri.lowering.importers.from_torch.decompositions.decomposed_programs import decomposed
 from mlirtri.lowering.importers.from_torch.graph_passes import half_complex
 from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
-from mlirtri.lowering.importers.from_torch.tracing.eager_strides import keep_strides
+from mlirtri.lowering.importers.from_torch.tracing.eager_strides import has_strided_views, keep_strides
 from mlirtri.lowering.importers.from_torch.tracing.traceable_modules import (
     EXPORTING,
     replace_prims_views,
@@ -143,6 +143,7 @@ class TorchProgram(Program):
 
 def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, strict: bool) -> Any:
     """Return the decomposed program, and the positions of its inputs and outputs that were complex32."""
+    given = module
     if isinstance(module, torch.jit.ScriptModule):
         raise KernelTypeError(
             "TorchScript modules are not taken: torch.export, which reads a module's Python, cannot read them",
@@ -166,14 +167,17 @@ def _exported(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], dynami
         with warnings.catch_warnings(), functional_kernels(module.graph_module):
             # torch warns about its own use of its own class.
             warnings.simplefilter("ignore", FutureWarning)
-            return _decomposed(module)
+            return _decomposed(module, is_given=module is given)
     except KernelError:
         raise
     except Exception as error:
         raise UnsupportedOperationError(f"torch cannot decompose the program: {_first_line(error)}") from error
 
 
-def _decomposed(exported: Any) -> tuple[Any, half_complex.Positions]:
+def _decomposed(exported: Any, is_given: bool) -> tuple[Any, half_complex.Positions]:
+    if is_given and has_strided_views(exported.graph):
+        exported = exported.run_decompositions({})  # a copy: the program is the caller's
+        keep_strides(exported.graph_module)
     halves: half_complex.Positions = (frozenset(), frozenset())
     if half_complex.has_half_complex(exported):
         exported = exported.run_decompositions({})

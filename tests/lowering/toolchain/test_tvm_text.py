@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import mlirtri as mt
 from mlirtri.lowering.toolchain import tvm_text
-from mlirtri.lowering.toolchain.tvm_names import structural_equal
+from mlirtri.lowering.toolchain.tvm_names import ir, register_pure_operator, structural_equal, tirx
 
 
 @mt.jit
@@ -40,3 +40,10 @@ def test_texts_are_the_same_for_every_version_of_python(monkeypatch):
     older = [(tvm_text.print_readable(module), tvm_text.print_complete(module)) for module in modules]
     monkeypatch.setattr("tvm.runtime.script_printer.sys", SimpleNamespace(version_info=(3, 14)))
     assert older == [(tvm_text.print_readable(module), tvm_text.print_complete(module)) for module in modules]
+
+
+def test_operators_of_ours_are_printed_without_warnings(capfd):
+    operator = register_pure_operator("tirx.mlirtri_wrapping_test", "an operator of this test")
+    left = tirx.Var("left", "int32")
+    assert "mlirtri_wrapping_test(left, left)" in str(ir.Call(operator, [left, left], ret_ty="int32"))
+    assert "Warning" not in capfd.readouterr().err

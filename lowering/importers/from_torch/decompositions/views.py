@@ -54,6 +54,16 @@ def as_strided_scatter(
     return aten.put(x, _strided_indices(size, stride, offset, x.device), src)
 
 
+@decomposes(torch.ops.prims.copy_strided.default)
+def copy_strided(a: Tensor, stride: Sequence[int]) -> Tensor:
+    """Copy a tensor into the order of axes that the strides have, from the largest one."""
+    if not all(type(step) is int for step in stride):
+        return a.clone()
+    order = sorted(range(a.dim()), key=lambda axis: -stride[axis])
+    back = sorted(range(a.dim()), key=order.__getitem__)
+    return a.permute(order).clone(memory_format=torch.contiguous_format).permute(back)
+
+
 @decomposes(aten.empty_strided.default)
 def empty_strided(size: Sequence[int], stride: Sequence[int], **options: Any) -> Tensor:
     """Return an empty tensor: strides have no meaning in MLIR."""

@@ -7,6 +7,7 @@ imports this package.
 - `traceable_modules.py`: the mode that replaces functions, and operators on Python numbers
 - `data_dependent_functions.py`: functions whose C++ reads elements
 - `eager_strides.py`: eager's order in memory, where views of the program rely on it
+- `eager_layouts.py`: eager's order in memory where torch.export infers another one
 - `ctc_losses.py`: losses of sequences without alignment
 - `quantized_tensors.py`: quantised tensors as integers, scale and zero point
 """

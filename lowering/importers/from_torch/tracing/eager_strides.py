@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch.fx import Node
 
+from mlirtri.lowering.importers.from_torch.tracing.eager_layouts import (
+    STRIDED,
+    correct_strides,
+    insert_copy,
+    numbers_of,
+    order_of,
+)
+
 aten = torch.ops.aten
 _READS_STRIDES = frozenset({
-    *(aten.view.default, aten.view.dtype, aten.as_strided.default, aten.view_as_complex.default),
+    *(aten.view.default, aten.view.dtype, aten.view_as_complex.default, *STRIDED),
     # Whether these copy depends on strides, which a later write shows.
     *(aten.reshape.default, aten.flatten.using_ints, aten.contiguous.default),
 })  # fmt: skip
@@ -32,16 +39,22 @@ def keep_strides(module: torch.fx.GraphModule) -> None:
 
     Elementwise operators are decomposed into elementwise ones, which give the same order for operands of the same.
     """
+    correct_strides(module.graph, _READS_STRIDES)
     nodes = list(module.graph.nodes)
     viewed, unsure = _viewed(nodes), set[Node]()
     for node in nodes:
         if not _may_have_another_order(node, unsure):
             continue
-        if node in viewed and not _inherits_order(node) and _order(node.meta["val"]) is not None:
-            _insert_copy(module.graph, node)
+        if node in viewed and not _inherits_order(node) and (order := _order(node.meta["val"])) is not None:
+            insert_copy(module.graph, node, order)
         else:
             unsure.add(node)
     module.recompile()
+
+
+def has_strided_views(graph: torch.fx.Graph) -> bool:
+    """Return whether a program takes elements by their places in memory."""
+    return any(node.target in STRIDED for node in graph.nodes)
 
 
 def _viewed(nodes: list[Node]) -> set[Node]:
@@ -70,16 +83,16 @@ def _may_have_another_order(node: Node, unsure: set[Node]) -> bool:
 
 def _order(tensor: torch.Tensor) -> list[int] | None:
     """Return a tensor's axes from the one of the largest stride, or None if its elements do not fill its memory."""
-    strides = _numbers(tensor.stride())
+    strides = numbers_of(tensor.stride())
     if len(strides) < 2 or None in strides:
         return None
-    order = sorted(range(len(strides)), key=lambda axis: -strides[axis])
+    order = order_of(strides)
     return order if _fills_memory(tensor, order) else None
 
 
 def _fills_memory(tensor: torch.Tensor, order: Sequence[int]) -> bool:
     """Return whether elements follow each other in this order of the axes; False where that depends on elements."""
-    sizes, strides = _numbers(tensor.shape), _numbers(tensor.stride())
+    sizes, strides = numbers_of(tensor.shape), numbers_of(tensor.stride())
     if None in (*sizes, *strides):
         return False
     filled = 1
@@ -88,29 +101,6 @@ def _fills_memory(tensor: torch.Tensor, order: Sequence[int]) -> bool:
             return False
         filled *= sizes[axis]
     return True
-
-
-def _numbers(sizes: Sequence[Any]) -> list[Any]:
-    """Return the sizes that the program was traced with; None for those that depend on elements."""
-    return [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
-
-
-def _insert_copy(graph: torch.fx.Graph, node: Node) -> None:
-    result = node.meta["val"]
-    order = _order(result)
-    assert order is not None
-    back = sorted(range(len(order)), key=order.__getitem__)
-    users = list(node.users)
-    last, example = node, result
-    steps = ((aten.permute.default, order), (aten.clone.default, None), (aten.permute.default, back))
-    for target, axes in steps:
-        options: dict[str, Any] = {"memory_format": torch.contiguous_format} if axes is None else {}
-        with graph.inserting_after(last):
-            last = graph.call_function(target, (last, axes) if axes is not None else (last,), options)
-        example = example if axes is None else example.permute(axes)
-        last.meta = {**node.meta, "val": example}
-    for user in users:
-        user.replace_input_with(node, last)
 
 
 def _inherits_order(node: Node) -> bool:

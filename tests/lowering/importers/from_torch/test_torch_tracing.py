@@ -32,6 +32,16 @@ VIEWS = {
 }
 
 
+def _normalised(x):
+    return torch.nn.functional.batch_norm(x, None, None, training=True)
+
+
+def _image(x):
+    return (
+        torch.cat([x, x.roll(1, 0)], 1)[:, :6, :, None].expand(2, 6, 3, 5).contiguous(memory_format=torch.channels_last)
+    )
+
+
 ORDERED = {
     "layer norm": lambda x: torch.nn.functional.layer_norm(x, (3,)),
     "root mean square norm": lambda x: torch.nn.functional.rms_norm(x, (3,)) * 2,
@@ -42,6 +52,18 @@ ORDERED = {
     "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(*[x.transpose(0, 1)[None]] * 3)[0],
 }
 """Operators whose results eager lays out otherwise than what torch decomposes them into, for a transposed tensor."""
+MISTAKEN = {
+    "batch norm, then layer norm": lambda x: torch.nn.functional.layer_norm(_normalised(x).relu(), (3,)),
+    "one hot": lambda x: torch.nn.functional.one_hot((x > 0).long(), 2)[..., 1],
+    "random leaky unit": lambda x: torch.nn.functional.rrelu(x),
+    "logarithm of a logistic": lambda x: torch.nn.functional.logsigmoid(x),
+    "fill of a slice": lambda x: x.index_fill(1, torch.tensor([0, 1]), 3.0),
+    "quotients of a transposed tensor and a row": lambda x: torch.div(x.mT[0].T, x[0, 0], rounding_mode="floor")[None],
+    "an image rolled": lambda x: _image(x).roll(1, 2),
+    "an image's channels shuffled": lambda x: torch.nn.functional.channel_shuffle(_image(x), 3),
+    "an image's elements found": lambda x: torch.isin(_image(x), x.flatten()),
+}
+"""Operators of a transposed tensor whose results torch.export itself gives other strides than eager."""
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -72,6 +94,37 @@ def test_views_see_the_order_in_memory_of_eager(name: str):
     x = torch.randn(2, 3, 4)
     found = mt.from_torch(function, (x,)).compile(pipeline="mlir")(x)
     torch.testing.assert_close(found, function(x))
+
+
+@pytest.mark.parametrize("name", MISTAKEN)
+def test_strided_views_see_the_order_in_memory_of_eager(name: str):
+    def function(x):
+        result = MISTAKEN[name](x.transpose(1, 2))
+        return result.as_strided((result.numel(),), (1,))
+
+    x = torch.randn(2, 3, 4)
+    found = mt.from_torch(function, (x,)).compile(pipeline="mlir")(x)
+    torch.testing.assert_close(found, function(x))
+
+
+@pytest.mark.parametrize("function", [MISTAKEN["logarithm of a logistic"], ORDERED["sums of exponentials"]])
+def test_exported_programs_see_the_order_in_memory_of_eager(function):
+    x = torch.randn(2, 3, 4)
+    exported = torch.export.export(_Function(lambda x: function(x.mT).as_strided((24,), (1,))), (x,))
+    operators = [node.target for node in exported.graph.nodes]
+    found = mt.from_torch(exported).compile(pipeline="mlir")(x)
+    torch.testing.assert_close(found, function(x.mT).as_strided((24,), (1,)))
+    assert [node.target for node in exported.graph.nodes] == operators
+
+
+def test_strides_of_an_unknown_order_are_refused():
+    def function(x):
+        return torch.nn.functional.max_pool1d(x.mT.contiguous().mT, 2)
+
+    x = torch.randn(1, 2, 5)
+    with pytest.raises(UnsupportedOperationError, match="as_strided reads the order in memory of a result of max_pool"):
+        mt.from_torch(lambda x: function(x).as_strided((4,), (1,)), (x,))
+    torch.testing.assert_close(mt.from_torch(function, (x,)).compile(pipeline="mlir")(x), function(x))
 
 
 def test_numbers_of_fresh_tensors():
