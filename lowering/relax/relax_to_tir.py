@@ -25,7 +25,17 @@ from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
 from mlirtri.lowering.relax.row_merging import is_view
 from mlirtri.lowering.tir.product_recognition import mark_products
-from mlirtri.lowering.toolchain.tvm_names import BINDING_LOCATIONS, VIEW, IRModule, PrimFunc, relax
+from mlirtri.lowering.toolchain.tvm_names import (
+    BINDING_LOCATIONS,
+    VIEW,
+    BlockBuilder,
+    IRModule,
+    PrimFunc,
+    ir,
+    relax,
+    tirx,
+    tvm,
+)
 from mlirtri.lowering.toolchain.tvm_passes import (
     CALLS,
     Pass,
@@ -47,10 +57,31 @@ def _mark_views(mod: IRModule) -> IRModule:
     return IRModule({**dict(mod.functions_items()), **views}, attrs=mod.attrs) if views else mod
 
 
+def _legalize_power(builder: BlockBuilder, call: Any) -> Any:
+    """Return TVM's power; to a constant as a call of C's function, about which `tirx.pow` prints no warnings."""
+    x, y = call.args
+    dtype = str(y.value.dtype) if isinstance(y, ir.GenericConst) and not y.value.shape else ""
+    if dtype not in ("float32", "float64"):
+        return ir.Op.get("relax.power").get_attr("FLegalize")(builder, call)
+    exponent, name = tirx.const(y.value.numpy().item(), dtype), "powf" if dtype == "float32" else "pow"
+
+    def power(values: Any) -> Any:
+        def element(*index: Any) -> Any:
+            return tirx.call_pure_extern(dtype, name, values(*index), exponent)
+
+        return tvm.te.compute(values.shape, element, name="T_power")
+
+    return builder.call_te(power, x)
+
+
 OPERANDS = Pass("FoldOperands", fold_operands, "a product reads its operands where a transpose or a cast has them from")
 PADDING = Pass("FoldPadding", fold_padding, "a convolution pads its image row by row, as it copies it anyway")
 PASSES = (
-    Pass("LegalizeOps", relax.transform.LegalizeOps(), "every operator becomes a call of a PrimFunc"),
+    Pass(
+        "LegalizeOps",
+        relax.transform.LegalizeOps({"relax.power": _legalize_power}),
+        "every operator becomes a call of a PrimFunc",
+    ),
     Pass("ProtectArithmetic", protect_arithmetic, "TVM's simplifier must not see what rounds or overflows"),
     Pass(
         "LocateBlocks", locate_blocks, "the user's lines, from bindings' names into blocks, before names are fused away"

@@ -171,14 +171,18 @@ def power(x, y):
 power_by_mlir = mt.jit(pipeline="mlir")(power.__wrapped__)
 
 
-def test_constant_powers_of_doubles_without_a_warning(capfd):
-    @mt.jit
+@pytest.mark.parametrize(
+    ("pipeline", "dtype"), [("linalg", "float64"), ("relax", "float64"), ("relax", "float32")], ids=str
+)
+def test_constant_powers_without_a_warning(capfd, pipeline, dtype):
+    @mt.jit(pipeline=pipeline)
     def powers(x):
-        return x**4, x**-3, x**2.5
+        return x**4, np.power(x, -3), np.power(x, 2.5), np.power(x, 5.0)
 
-    x = np.linspace(0.1, 4, 9)
-    for result, expected in zip(powers(x), (x**4, x**-3.0, x**2.5), strict=True):
-        np.testing.assert_allclose(result, expected, rtol=4 * np.finfo(np.float64).eps)
+    x = np.linspace(0.1, 4, 9).astype(dtype)
+    for result, expected in zip(powers(x), (x**4, x**-3.0, x**2.5, x**5.0), strict=True):
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result, expected, rtol=4 * np.finfo(dtype).eps)
     assert "Warning" not in capfd.readouterr().err
 
 
