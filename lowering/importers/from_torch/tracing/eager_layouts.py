@@ -2,7 +2,7 @@
 
 Torch's fake tensors run decompositions or shape functions written in Python, and some of these keep the order of an
 operand where the kernel for the CPU has a contiguous result, or the other way round. The table was found by comparing
-the two for all operators that torch itself tests, on transposed and channels-last operands.
+the two, on transposed and channels-last operands, for torch's own samples of operators and for others by hand.
 """
 
 from __future__ import annotations
@@ -201,15 +201,18 @@ _LAYOUTS: dict[Any, Layout] = {
     **dict.fromkeys((aten.log_sigmoid.default, aten.log_sigmoid_forward.default), _contiguous),
     **dict.fromkeys((aten.isin.Tensor_Tensor, aten.max_pool1d.default), _contiguous),
     **dict.fromkeys((aten.upsample_nearest1d.vec, aten.upsample_nearest1d.default), _contiguous),
+    **dict.fromkeys((aten._upsample_nearest_exact1d.vec, aten._upsample_nearest_exact1d.default), _contiguous),
     **dict.fromkeys((aten.normal.Tensor_float, aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous),
     **dict.fromkeys((aten.batch_norm.default, aten.native_batch_norm.default), _normalised),
     **dict.fromkeys((aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats), _normalised),
     **dict.fromkeys((aten._native_batch_norm_legit_functional.default,), _normalised),
     **dict.fromkeys((aten._native_batch_norm_legit_no_training.default,), _normalised),
+    **dict.fromkeys((aten._batch_norm_with_update.default,), _normalised),
     **dict.fromkeys((aten._batch_norm_with_update_functional.default,), _normalised),
     **dict.fromkeys((aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _like_operand),
     **dict.fromkeys((aten.channel_shuffle.default, aten.max_unpool2d.default), _of_suggested_format),
     **dict.fromkeys((aten.div.Tensor_mode, aten.floor_divide.default, aten.copysign.Tensor), _elementwise),
+    **dict.fromkeys((aten.xlogy.Tensor, aten.special_xlog1py.default), _elementwise),
     **dict.fromkeys((aten.native_dropout_backward.default,), _elementwise),
     aten.roll.default: _rolled,
 }

@@ -42,6 +42,12 @@ def _image(x):
     )
 
 
+def _places(x):
+    return (
+        torch.arange(15, dtype=torch.int64).view(3, 5).expand(2, 6, 3, 5).contiguous(memory_format=torch.channels_last)
+    )
+
+
 ORDERED = {
     "layer norm": lambda x: torch.nn.functional.layer_norm(x, (3,)),
     "root mean square norm": lambda x: torch.nn.functional.rms_norm(x, (3,)) * 2,
@@ -53,15 +59,16 @@ ORDERED = {
 }
 """Operators whose results eager lays out otherwise than what torch decomposes them into, for a transposed tensor."""
 MISTAKEN = {
-    "batch norm, then layer norm": lambda x: torch.nn.functional.layer_norm(_normalised(x).relu(), (3,)),
+    "batch norm": lambda x: _normalised(x).relu(),
+    "layer norm of a batch norm": lambda x: torch.nn.functional.layer_norm(_normalised(x), (3,)),
     "one hot": lambda x: torch.nn.functional.one_hot((x > 0).long(), 2)[..., 1],
     "random leaky unit": lambda x: torch.nn.functional.rrelu(x),
     "logarithm of a logistic": lambda x: torch.nn.functional.logsigmoid(x),
     "fill of a slice": lambda x: x.index_fill(1, torch.tensor([0, 1]), 3.0),
-    "quotients of a transposed tensor and a row": lambda x: torch.div(x.mT[0].T, x[0, 0], rounding_mode="floor")[None],
+    "quotients of two orders": lambda x: torch.div(x[0], torch.full((4, 3), 0.3), rounding_mode="floor"),
     "an image rolled": lambda x: _image(x).roll(1, 2),
     "an image's channels shuffled": lambda x: torch.nn.functional.channel_shuffle(_image(x), 3),
-    "an image's elements found": lambda x: torch.isin(_image(x), x.flatten()),
+    "images unpooled": lambda x: torch.nn.functional.max_unpool2d(_image(x), _places(x), 2),
 }
 """Operators of a transposed tensor whose results torch.export itself gives other strides than eager."""
 
