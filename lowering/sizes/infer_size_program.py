@@ -269,8 +269,12 @@ def _refuse_unless_guarded(why: str, span: Span | None, requested: _Request) -> 
         raise UnsupportedOperationError(
             f"the sizes that {why} works on depend on the arguments' elements, and are not known to match",
             span,
-            help="compare them in the program before, or compute on tensors of the largest size",
+            help=_CREATED if why == "tensor.empty" else _COMPARED,
         )
+
+
+_COMPARED = "compare them in the program before, or compute on tensors of the largest size"
+_CREATED = "repeat or create tensors by a number that is a Python int, such as the largest one, and mask the rest"
 
 
 def _distinct(conditions: dict[Condition, None]) -> list[Condition]:

@@ -134,6 +134,13 @@ def test_strides_of_an_unknown_order_are_refused():
     torch.testing.assert_close(mt.from_torch(function, (x,)).compile(pipeline="mlir")(x), function(x))
 
 
+def test_repeats_by_an_element_say_what_to_write():
+    x, places = torch.randn(1, 3, 4), torch.tensor([1, 0, 2])
+    program = mt.from_torch(lambda x, places: x.repeat(2, places.max() + 1, 1).sum(), (x, places))
+    with pytest.raises(UnsupportedOperationError, match="repeat or create tensors by a number that is a Python int"):
+        program.compile(pipeline="mlir")
+
+
 def test_numbers_of_fresh_tensors():
     x = torch.arange(12.0).view(3, 4)
 
