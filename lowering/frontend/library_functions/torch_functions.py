@@ -176,8 +176,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    first = x1 / np.maximum(norm_of(x1, 2, dim, True), eps)
-    return np.sum(first * (x2 / np.maximum(norm_of(x2, 2, dim, True), eps)), axis=dim)
+    x1, x2 = [x / np.maximum(norm_of(x, 2, dim, True), eps) for x in np.broadcast_arrays(x1, x2)]
+    return np.sum(x1 * x2, axis=dim)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12):

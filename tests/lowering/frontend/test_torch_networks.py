@@ -97,6 +97,7 @@ def test_steps_and_diagonals_keep_the_dtype(dtype):
 def normed(x, y):
     orders = [torch.linalg.vector_norm(x, p, 1) for p in (0, 0.5, 1, 2, 6, float("inf"), -1)]
     rows = F.normalize(x), F.cosine_similarity(x, y), torch.renorm(x, 2, 0, 3.0), F.pairwise_distance(x, y, 3.0)
+    rows = *rows, F.cosine_similarity(x[:1, None], y[:, None], dim=0)
     return torch.stack(orders), rows, torch.dist(x, y, 6.0), torch.norm(x, 6), F.huber_loss(x, y, reduction="none")
 
 
