@@ -82,6 +82,11 @@ class _ScriptNamespace:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._namespace, name)
 
+    @staticmethod
+    def int128(value: int) -> Any:
+        """Return a constant of 128 bits, which TVM prints as `T.int128` and has no such function for."""
+        return tirx.IntImm("int128", value)
+
 
 SCRIPT_NAMES = {
     "tvm": tvm, "I": script_ir, "R": _ScriptNamespace(script_relax, "function"),

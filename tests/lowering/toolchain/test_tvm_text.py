@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import mlirtri as mt
 from mlirtri.lowering.toolchain import tvm_text
-from mlirtri.lowering.toolchain.tvm_names import ir, register_pure_operator, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import IRModule, ir, register_pure_operator, structural_equal, tirx
 
 
 @mt.jit
@@ -47,3 +47,13 @@ def test_operators_of_ours_are_printed_without_warnings(capfd):
     left = tirx.Var("left", "int32")
     assert "mlirtri_wrapping_test(left, left)" in str(ir.Call(operator, [left, left], ret_ty="int32"))
     assert "Warning" not in capfd.readouterr().err
+
+
+def test_constants_of_128_bits_are_read_back():
+    x = tirx.Var("x", "int64")
+    wide = tirx.Mul(tirx.Cast("int128", x), tirx.IntImm("int128", 3))
+    body = tirx.Evaluate(tirx.Cast("int64", wide))
+    module = IRModule({"f": tirx.PrimFunc([x], body).with_attr({"global_symbol": "f", "tirx.noalias": True})})
+    text = tvm_text.print_complete(module)
+    assert "T.int128(3)" in text
+    assert structural_equal(tvm_text.parse(text, "text"), module)
