@@ -33,11 +33,12 @@ def inline_calls(module: ir.Module, context: CompileContext, to_relax: Callable[
     with module.context, ir.Location.unknown():
         if not calls_in(module):
             return
-        run_rewrite("external-bodies", lambda module: _define(module, context, to_relax), module, context)
+        run_rewrite("external-bodies", lambda module: define(module, context, to_relax), module, context)
         run_passes(module, INLINE, context)
 
 
-def _define(module: ir.Module, context: CompileContext, to_relax: Callable[[ir.Module], IRModule]) -> None:
+def define(module: ir.Module, context: CompileContext, to_relax: Callable[[ir.Module], IRModule]) -> None:
+    """Give each declaration of an external function a body, in place; `to_relax` as in `inline_calls`."""
     declarations = {declaration.attributes["sym_name"].value: call for call, declaration in calls_in(module)}
     for symbol, call in declarations.items():
         with errors_at(call):

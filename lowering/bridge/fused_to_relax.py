@@ -17,7 +17,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.bridge import external_rules, tensor_rules, unread_results
 from mlirtri.lowering.bridge.builder import RULES, Loops, RelaxBuilder, Rule
-from mlirtri.lowering.bridge.external_bodies import inline_calls
+from mlirtri.lowering.bridge.external_bodies import define, inline_calls
 from mlirtri.lowering.bridge.imperative_to_relax import loops_of, lower_imperative
 from mlirtri.lowering.bridge.outlining import outline
 from mlirtri.lowering.bridge.scalar.body import BODY_OPERATIONS
@@ -55,6 +55,11 @@ def lower(module: ir.Module, context: CompileContext) -> IRModule:
 def inline_external(module: ir.Module, context: CompileContext) -> None:
     """Replace calls of Relax operators and TensorIR functions by what they compute, for a function with loops."""
     inline_calls(module, context, translate)
+
+
+def define_external(module: ir.Module, context: CompileContext) -> None:
+    """Give the Relax operators and TensorIR functions that a module calls bodies, in place."""
+    define(module, context, translate)
 
 
 def translate(module: ir.Module, loops: Mapping[str, Loops] | None = None) -> IRModule:

@@ -32,7 +32,7 @@ from mlirtri.lowering.schedule.cpu.matmul.rule import is_tiled
 from mlirtri.lowering.schedule.cpu.product_chains import takes_chain
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.product_recognition import find_product
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, BlockBuilder, IRModule, PrimFunc, relax, structural_walk
 
 MOST_READERS = 8
 """Elementwise calls that are joined with one product."""
@@ -233,6 +233,8 @@ class _Search:
 
 def _kind(function: PrimFunc) -> str:
     """Return whether a function is a reshape (``view``), ``elements``, or has one ``product``; else an empty string."""
+    if IMPERATIVE in (function.attrs or {}):
+        return ""
     try:
         blocks = blocks_of(function)
     except (NotStaticLoopsError, ValueError):

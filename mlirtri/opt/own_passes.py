@@ -73,6 +73,10 @@ REWRITES = {
     "split-before-slicing": OwnPass(
         "mlirtri.lowering.fusion.slices_of_heads", "rewrite", "columns are split into heads before they are sliced"
     ),
+    "external-bodies": OwnPass(
+        "mlirtri.lowering.bridge.fused_to_relax", "define_external", "operators of Relax that loops call get bodies",
+        {"target": str}, {"target": "cpu"}, takes_context=True,
+    ),
     "flatten-batches": OwnPass(
         "mlirtri.lowering.fusion.flatten_batches", "rewrite", "products of a batch with one matrix become one product"
     ),

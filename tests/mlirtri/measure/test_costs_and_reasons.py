@@ -61,7 +61,9 @@ def test_the_nests_of_a_softmax_add_up_to_its_bytes_and_the_reasons_name_them():
     assert len(nests) == found["mlir"].kernels == 4
     assert sum(launch.flops for launch in nests) == found["linalg"].launches[0].flops == 4 * 64 * 128
     if any(note.startswith("why mlir is") for note in found.notes):
-        assert any("it runs 4 kernels, not 1" in note or "is not seen" in note for note in found.notes)
+        # Which of them it is depends on what else runs on the machine.
+        reasons = ("it runs 4 kernels, not 1", "passes between its 4 kernels", "is not seen", "threads wait")
+        assert any(reason in note for note in found.notes for reason in reasons)
 
 
 def test_the_roofline_takes_the_tighter_of_two_limits():
