@@ -44,7 +44,7 @@ def leaves(value):
     return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
+@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("mlir", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [
