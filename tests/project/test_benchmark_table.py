@@ -60,6 +60,7 @@ def test_samples_wait_for_the_threads_that_are_still_busy():
     assert waited > 0.9 * (time.perf_counter() - start)
 
 
+@pytest.mark.slow
 def test_two_rows_are_measured_and_reported(tmp_path):
     file = tmp_path / "figures.json"
     rows = ("--rows", "8 floats, out=", "--rows", "gemv: 32 of")
