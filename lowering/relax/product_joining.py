@@ -27,6 +27,7 @@ from mlirtri.lowering.relax.row_merging import (
     merged,
     merged_call,
     merged_name,
+    with_blocks,
 )
 from mlirtri.lowering.schedule.cpu.matmul.rule import is_tiled
 from mlirtri.lowering.schedule.cpu.product_chains import takes_chain
@@ -40,23 +41,13 @@ MOST_READERS = 8
 
 def join_products(mod: IRModule, target: Target, weights: Collection[Any] = ()) -> IRModule:
     """Return the module with such calls joined; what depends on `weights` alone runs once, and joins none."""
-    builder = BlockBuilder(mod)
-    for gv, function in mod.functions_items():
-        if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
-            blocks = [_joined(block, mod, target, builder, weights) for block in function.body.blocks]
-            if any(new is not old for new, old in zip(blocks, function.body.blocks, strict=True)):
-                body = relax.SeqExpr(blocks, function.body.body)
-                changed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
-                builder.update_func(gv, changed)
-    return builder.get()
 
+    def joined(block: Any, builder: BlockBuilder) -> Any:
+        search = _Search(block, mod, target, weights)
+        search.join()
+        return relax.DataflowBlock(list(search.rebuilt(builder))) if search.group_of else block
 
-def _joined(block: Any, mod: IRModule, target: Target, builder: BlockBuilder, weights: Collection[Any]) -> Any:
-    if not isinstance(block, relax.DataflowBlock):
-        return block
-    search = _Search(block, mod, target, weights)
-    search.join()
-    return relax.DataflowBlock(list(search.rebuilt(builder))) if search.group_of else block
+    return with_blocks(mod, joined)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,15 @@ from typing import Any
 
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.relax.packed_weights import computed_once
-from mlirtri.lowering.relax.row_merging import Merged, in_order, launch_of, merged, merged_call, merged_name
+from mlirtri.lowering.relax.row_merging import (
+    Merged,
+    in_order,
+    launch_of,
+    merged,
+    merged_call,
+    merged_name,
+    with_blocks,
+)
 from mlirtri.lowering.schedule.cpu.attention.rule import takes_attention
 from mlirtri.lowering.schedule.cpu.rows.rule import only_finishes
 from mlirtri.lowering.schedule.cpu.rows.rule import plan_of as cpu_plan_of
@@ -35,25 +43,13 @@ Group = tuple[int, ...]
 
 def fuse_rows(mod: IRModule, target: Target, weights: Collection[Any] = ()) -> IRModule:
     """Return the module with row kernels; what depends on `weights` alone runs once, and joins none."""
-    builder = BlockBuilder(mod)
-    for gv, function in mod.functions_items():
-        if isinstance(function, relax.Function) and isinstance(function.body, relax.SeqExpr):
-            blocks = [_fused(block, mod, target, builder, weights) for block in function.body.blocks]
-            if any(new is not old for new, old in zip(blocks, function.body.blocks, strict=True)):
-                body = relax.SeqExpr(blocks, function.body.body)
-                changed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
-                builder.update_func(gv, changed)
-    return builder.get()
 
+    def fused(block: Any, builder: BlockBuilder) -> Any:
+        search = _Search(block, mod, target, weights)
+        groups = [group for group in search.groups() if len(group) > 1]
+        return relax.DataflowBlock(list(_rebuilt(search, groups, builder))) if groups else block
 
-def _fused(block: Any, mod: IRModule, target: Target, builder: BlockBuilder, weights: Collection[Any]) -> Any:
-    if not isinstance(block, relax.DataflowBlock):
-        return block
-    search = _Search(block, mod, target, weights)
-    groups = [group for group in search.groups() if len(group) > 1]
-    if not groups:
-        return block
-    return relax.DataflowBlock(list(_rebuilt(search, groups, builder)))
+    return with_blocks(mod, fused)
 
 
 def _check_rows(function: PrimFunc, target: Target) -> None:

@@ -75,6 +75,24 @@ def _size(kind: Any) -> int | None:
     return prod(int(extent) for extent in kind.shape)
 
 
+def with_blocks(mod: IRModule, change: Callable[[Any, BlockBuilder], Any]) -> IRModule:
+    """Return the module with `change` of each dataflow block, which adds to the builder the functions that it calls.
+
+    A block that is returned as it was is no change.
+    """
+    builder = BlockBuilder(mod)
+    for gv, function in mod.functions_items():
+        if not isinstance(function, relax.Function) or not isinstance(function.body, relax.SeqExpr):
+            continue
+        old = list(function.body.blocks)
+        new = [change(block, builder) if isinstance(block, relax.DataflowBlock) else block for block in old]
+        if any(after is not before for after, before in zip(new, old, strict=True)):
+            body = relax.SeqExpr(new, function.body.body)
+            changed = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+            builder.update_func(gv, changed)
+    return builder.get()
+
+
 def launch_of(binding: Any, mod: IRModule) -> Launch | None:
     """Return the call of a binding that has one result and only tensors as arguments, constants included; else None."""
     if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
