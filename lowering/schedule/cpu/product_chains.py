@@ -163,9 +163,7 @@ def _runs_together(parts: Sequence[_Part], is_absorbed: Sequence[bool]) -> bool:
     first, second = parts
     if not all(is_absorbed[first.position : second.position]):
         return False
-    extents = [
-        [axis.extent for axis in (*part.product.batch, *part.product.rows, *part.product.columns)] for part in parts
-    ]
+    extents = [[axis.extent for axis in _result_axes(part.product)] for part in parts]
     if extents[0] != extents[1]:
         return False
     stored = {store.buffer: store.indices for store in first.around.stores if store.buffer not in first.around.private}

@@ -7,6 +7,7 @@ The layouts define a task: `channels_first`, `channels_last` and `depthwise` sub
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,7 +33,7 @@ class Chunks:
     """Rows of the result in front of the first chunk."""
 
 
-class ConvolutionTasks:
+class ConvolutionTasks(ABC):
     """The tasks of one convolution; a subclass sets `chunks` and defines a task's statements."""
 
     chunks: Chunks
@@ -41,17 +42,17 @@ class ConvolutionTasks:
         self.contraction, self.target = contraction, target
         self.lanes = lanes_for(contraction.dtype)
 
+    @abstractmethod
     def work(self, batch: Extent) -> Extent:
         """Return the number of vector operations for `batch` images and groups."""
-        raise NotImplementedError
 
+    @abstractmethod
     def buffers(self) -> Sequence[Buffer | None]:
         """Return the buffers of one task, in the order in which they are allocated."""
-        raise NotImplementedError
 
+    @abstractmethod
     def task(self, batch: Values, first: Expr, part: Expr) -> Sequence[Stmt]:
         """Return the statements for the chunk that begins with row `first` of one image, and a part of its channels."""
-        raise NotImplementedError
 
     def statement(self) -> Stmt:
         """Return the loop over all tasks."""
