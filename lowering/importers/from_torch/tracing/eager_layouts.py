@@ -196,24 +196,29 @@ def _rolled(result: Tensor, x: Tensor, shifts: Sequence[int], dims: Sequence[int
     return x
 
 
-_LAYOUTS: dict[Any, Layout] = {
-    **dict.fromkeys((aten.one_hot.default, aten.rrelu.default, aten.rrelu_with_noise.default), _contiguous),
-    **dict.fromkeys((aten.log_sigmoid.default, aten.log_sigmoid_forward.default), _contiguous),
-    **dict.fromkeys((aten.isin.Tensor_Tensor, aten.max_pool1d.default), _contiguous),
-    **dict.fromkeys((aten.upsample_nearest1d.vec, aten.upsample_nearest1d.default), _contiguous),
-    **dict.fromkeys((aten._upsample_nearest_exact1d.vec, aten._upsample_nearest_exact1d.default), _contiguous),
-    **dict.fromkeys((aten.normal.Tensor_float, aten.normal.Tensor_Tensor, aten.normal.float_Tensor), _contiguous),
-    **dict.fromkeys((aten.batch_norm.default, aten.native_batch_norm.default), _normalised),
-    **dict.fromkeys((aten._native_batch_norm_legit.default, aten._native_batch_norm_legit.no_stats), _normalised),
-    **dict.fromkeys((aten._native_batch_norm_legit_functional.default,), _normalised),
-    **dict.fromkeys((aten._native_batch_norm_legit_no_training.default,), _normalised),
-    **dict.fromkeys((aten._batch_norm_with_update.default,), _normalised),
-    **dict.fromkeys((aten._batch_norm_with_update_functional.default,), _normalised),
-    **dict.fromkeys((aten.index_fill.int_Scalar, aten.index_fill.int_Tensor), _like_operand),
-    **dict.fromkeys((aten.channel_shuffle.default, aten.max_unpool2d.default), _of_suggested_format),
-    **dict.fromkeys((aten.div.Tensor_mode, aten.floor_divide.default, aten.copysign.Tensor), _elementwise),
-    **dict.fromkeys((aten.xlogy.Tensor, aten.special_xlog1py.default), _elementwise),
-    **dict.fromkeys((aten.native_dropout_backward.default,), _elementwise),
-    aten.roll.default: _rolled,
-}
+_OPERATORS: dict[Layout, tuple[Any, ...]] = {
+    _contiguous: (
+        aten.one_hot.default, aten.rrelu.default, aten.rrelu_with_noise.default, aten.log_sigmoid.default,
+        aten.log_sigmoid_forward.default, aten.isin.Tensor_Tensor, aten.max_pool1d.default,
+        aten.upsample_nearest1d.vec, aten.upsample_nearest1d.default, aten._upsample_nearest_exact1d.vec,
+        aten._upsample_nearest_exact1d.default, aten.normal.Tensor_float, aten.normal.Tensor_Tensor,
+        aten.normal.float_Tensor,
+    ),
+    _normalised: (
+        aten.batch_norm.default, aten.native_batch_norm.default, aten._native_batch_norm_legit.default,
+        aten._native_batch_norm_legit.no_stats, aten._native_batch_norm_legit_functional.default,
+        aten._native_batch_norm_legit_no_training.default, aten._batch_norm_with_update.default,
+        aten._batch_norm_with_update_functional.default,
+    ),
+    _like_operand: (aten.index_fill.int_Scalar, aten.index_fill.int_Tensor),
+    _of_suggested_format: (aten.channel_shuffle.default, aten.max_unpool2d.default),
+    _elementwise: (
+        aten.div.Tensor_mode, aten.floor_divide.default, aten.copysign.Tensor, aten.xlogy.Tensor,
+        aten.special_xlog1py.default, aten.native_dropout_backward.default,
+    ),
+    _rolled: (aten.roll.default,),
+}  # fmt: skip
+"""Operators by the rule for the strides of their results in eager's kernels for the CPU."""
+_LAYOUTS = {target: layout for layout, targets in _OPERATORS.items() for target in targets}
 _UNKNOWN = frozenset({aten.max_pool1d.default})
+"""Operators of the table whose strides depend on more than their operands."""

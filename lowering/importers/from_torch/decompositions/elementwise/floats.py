@@ -139,6 +139,7 @@ def maximum(x: Tensor, y: Tensor) -> Tensor:
 
 @decomposes(aten.minimum.default)
 def minimum(x: Tensor, y: Tensor) -> Tensor:
+    """Return the smaller element or NaN, as `maximum` does the larger."""
     kind = torch.result_type(x, y)
     if not kind.is_floating_point:
         return extremum_of_integers(torch.minimum)(x, y)
