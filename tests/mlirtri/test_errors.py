@@ -240,6 +240,7 @@ def test_unbounded_recursion_is_refused(tmp_path):
     specification = importlib.util.spec_from_file_location("recursive", file)
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
+    # The second text is that of a process in which `torch.compile` of another test evaluates frames.
     with pytest.raises(errors.KernelValueError, match=r"more than 500 calls deep|inlined \d+ calls deep here"):
         mt.jit(module.again)(X)
 
