@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class Runner:
         signless: bool,
         cuda: bool,
         params: Mapping[str, Any] | None = None,
-        annotatable: bool = False,
+        annotatable: Collection[str] = (),
     ):
         self.name = name
         self.interface = interface
@@ -51,7 +51,7 @@ class Runner:
         """What a kernel without tensor arguments returns; the others return what they are called with."""
         self.device = torch.device("cuda" if cuda else "cpu")
         self.conversions = [
-            ArgumentConversion(name, self.device, parameter, signless, annotatable)
+            ArgumentConversion(name, self.device, parameter, signless, parameter.name in annotatable)
             for parameter in interface.parameters
         ]
         self.bound = tuple(

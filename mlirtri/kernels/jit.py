@@ -221,6 +221,7 @@ class JitFunction:
         facts = facts_of(self.signature, request.specialization, compiled.kernel, compiled.captures)
         if (explanation := self._history.add(facts, compiled.is_new)) is not None:
             compiled.kernel.explanation = explanation
+        compiled.kernel.annotatable = self.signature.parameters
         return Entry(compiled.kernel, run_time_paths(request.specialization.parameters), compiled.captures)
 
     @public

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,6 +74,8 @@ class Kernel:
         """Compiles once more with text kept after each pass."""
         self.explanation: Any = None
         """Why it was compiled, for the kernels of a Python function."""
+        self.annotatable: Collection[str] = ()
+        """Parameters of a Python function, which may have annotations: elements of containers have none."""
         self._runner: Any = None
         self.__call__ = self._first_call
 
@@ -208,7 +210,7 @@ class Kernel:
             self.pipeline.signless,
             self.target.device == "cuda",
             self.params,
-            annotatable=self.explanation is not None and self.name != "lambda_",
+            annotatable=() if self.name == "lambda_" else self.annotatable,
         )
 
     def _first_call(self, /, *arguments: Any, **keywords: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 from zlib import crc32
@@ -52,6 +52,8 @@ class Fact:
     tensor: TensorParameter | None = None
     """The parameter that has the size; `axis` is which."""
     axis: int = 0
+    is_element: bool = False
+    """Whether the parameter is an element of a container, which has no annotation."""
 
     @property
     def field(self) -> tuple[str, str]:
@@ -183,7 +185,10 @@ def _changes(differences: Sequence[Difference], facts: Sequence[Fact]) -> tuple[
         assert fact is not None
         old, new = (_MISSING if side is None else side.value for side in (before, after))
         # One annotation is advised for all sizes of a parameter.
-        advice = fact.advice if fact.tensor is None else annotations.pop(fact.parameter, "")
+        advice = fact.advice
+        if fact.tensor is not None:
+            advice = annotations.pop(fact.parameter, "")
+            advice = _of_element(advice) if fact.is_element else advice
         changes.append(Change(fact.parameter, fact.what, old, new, advice))
     return tuple(reversed(changes))
 
@@ -212,9 +217,12 @@ def facts_of(
     facts: list[Fact] = []
     for parameter in specialization.flat:
         if isinstance(parameter, ConstantParameter):
-            facts += _constant_facts(parameter, signature.annotations.get(parameter.name))
+            found = _constant_facts(parameter, signature.annotations.get(parameter.name))
         else:
-            facts += _tensor_facts(parameter)
+            found = _tensor_facts(parameter)
+        if parameter.name not in signature.parameters:
+            found = [replace(fact, is_element=True, advice=_of_element(fact.advice)) for fact in found]
+        facts += found
     semantics = "jit(semantics=…) decides it for all calls"
     facts.append(Fact("semantics", OPTION, specialization.semantics, semantics))
     facts += [Fact("target", OPTION, str(kernel.target)), Fact("pipeline", OPTION, kernel.pipeline.name)]
@@ -224,6 +232,10 @@ def facts_of(
         advice = outside if is_number else "a function or module that is replaced is compiled anew"
         facts.append(Fact(capture.name, "captured value", _shown(capture.value), advice))
     return facts
+
+
+def _of_element(advice: str) -> str:
+    return f"make it a parameter of its own, and {advice}" if advice.startswith("annotate") else advice
 
 
 def _constant_facts(parameter: ConstantParameter, annotation: Any) -> list[Fact]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import namedtuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import mlirtri as mt
+from mlirtri.calls.argument_conversion import NonContiguousWarning
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError, UnsupportedSyntaxError
 from mlirtri.kernels.cached import Request
 from mlirtri.kernels.options import Options
@@ -157,3 +159,19 @@ def test_the_disk_cache_tells_them_by_class_keys_and_elements():
 
     assert digest({"w": V}) == digest({"w": V + 1})
     assert len({digest(argument) for argument in ({"w": V}, {"v": V}, [V], (V,), [V, V], [V, 1], [V, 2])}) == 7
+
+
+def test_advice_for_an_element_is_a_parameter_of_its_own():
+    @mt.jit
+    def total(p, *rest):
+        return p["w"].sum() + rest[0].sum() + p["n"]
+
+    total({"w": np.zeros(3), "n": 1}, np.zeros(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(NonContiguousWarning, match=r"'rest_0' is not contiguous and is copied at each call$"):
+            total({"w": np.zeros(3), "n": 1}, np.zeros(8)[::2])
+    total({"w": np.zeros(5), "n": 2}, np.zeros(4))
+    text = str(total.explain())
+    assert 'help: make it a parameter of its own, and annotate p_w: mt.Tensor[[mt.dyn["n"]], mt.float64]' in text
+    assert "help: make it a parameter of its own, and annotate p_n: mt.int32 to decide it at run time" in text
