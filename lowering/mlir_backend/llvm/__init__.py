@@ -11,6 +11,7 @@ Read in this order:
 - `bufferized_to_poly.py`: affine loops to read, in pipeline `poly` alone.
 - `single_assignment.py`: one buffer per value, for `poly`, and whether its nests may be fused.
 - `contraction_tiling.py`: contractions as tiles of vectors.
+- `accumulated_products.py`, `loop_contractions.py`: products of imperative functions, as contractions to tile.
 - `window_views.py`: views that make convolutions contractions.
 - `pairs.py`: products of narrow integers. `vector_transposes.py`: in-register transposes.
 - `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.

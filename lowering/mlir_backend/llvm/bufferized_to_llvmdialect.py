@@ -14,9 +14,11 @@ from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse_large_buffers
 from mlirtri.lowering.mlir_backend.llvm import (
+    accumulated_products,
     allocations,
     contraction_tiling,
     elementary,
+    loop_contractions,
     pairs,
     thread_chunks,
     vector_transposes,
@@ -74,7 +76,12 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("prepare-functions", prepare_functions, module, context)
         threads = context.target.threads if runtime_library() else 1
         if is_imperative(module):
+            run_passes(module, TO_GENERIC, context)
+            run_rewrite("accumulate-products", accumulated_products.rewrite, module, context)
+            run_rewrite("mark-contractions", loop_contractions.mark, module, context)
             lower_to_loops(module, context, threads)
+            run_rewrite("loops-to-contractions", loop_contractions.raise_marked, module, context)
+            run_rewrite("tile-contractions", lambda module: contraction_tiling.rewrite(module, 1), module, context)
             run_rewrite("hoist-buffers", allocations.hoist, module, context)
             if threads > 1:
                 run_passes(module, thread_chunks.to_openmp(threads), context)

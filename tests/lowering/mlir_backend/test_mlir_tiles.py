@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -96,3 +98,44 @@ def test_convolutions_are_products_of_views(module, shape):
     kernel = mt.from_torch(module.eval(), (value,)).compile(pipeline="mlir")
     assert "memref.reinterpret_cast" in kernel.passes["llvmdialect"]["tile-contractions"]
     torch.testing.assert_close(kernel(value), module(value).detach(), rtol=1e-5, atol=1e-5)
+
+
+def powers(a, steps: mt.int64):
+    x = a * 1.0
+    for _ in range(steps):
+        x = x @ a
+    return x
+
+
+def added_in_place(a, b, c):
+    for k in mt.serial(3):
+        c += a[k : k + 21] @ b[2:]
+        c += c @ b[k, :].reshape(-1, 1)
+    return c
+
+
+def of_transposed(a, b, c):
+    for k in mt.serial(2):
+        c[1:38] += a[k : k + 37] @ b.T
+    return c
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize(
+    ("kernel", "shapes"),
+    [
+        (powers, [(40, 40)]),
+        (added_in_place, [(24, 31), (33, 35), (21, 35)]),
+        (of_transposed, [(40, 19), (48, 19), (40, 48)]),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_products_in_loops(kernel, shapes, dtype):
+    arguments = arrays(dtype, *shapes)
+    plain = [each.astype(np.float64 if dtype == np.float32 else dtype) for each in arguments]
+    steps = [3] if kernel is powers else []
+    compiled = mt.jit(kernel, pipeline="mlir").compile(*arguments, *steps)
+    check(compiled(*arguments, *steps), kernel(*plain, *steps), 200)
+    product = "fmuladd" if dtype == np.float32 else "mul"
+    product += r".*vector<\d+x"
+    assert re.search(product, compiled.ir["llvmdialect"])
