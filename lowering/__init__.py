@@ -12,6 +12,6 @@ kernels::
 `dependence` rejects loops that are declared parallel and whose iterations depend on each other, at stage `tri`.
 `cuda_emulation` runs stage `cuda` without a GPU. `spirv` takes stage `bufferized` to Vulkan's SPIR-V. `importers`
 brings in programs of other languages; `interpreter` runs stage `tri` on NumPy; `runtime` has what runs compiled code.
-Several of them share `core`, `toolchain`, `mlir_common`, `tir`, `sizes`, `external` and `elementary`. Imports go one
-way; `tests/project/test_imports.py` holds the allowed edges.
+Several of them share `core`, `toolchain`, `mlir_common`, `tir`, `sizes`, `external`, `elementary` and
+`special_functions`. Imports go one way; `tests/project/test_imports.py` holds the allowed edges.
 """

@@ -58,6 +58,7 @@ LAYERS = (
             "lowering.sizes": "lowering.mlir_common",
             "lowering.external": "",
             "lowering.elementary": "",
+            "lowering.special_functions": "",
             "lowering.runtime": "lowering.external",
             "lowering.cuda_emulation": "lowering.runtime",
         },
@@ -67,7 +68,9 @@ LAYERS = (
         shared="errors dialect dialect.base dialect.bindings lowering.core lowering.toolchain lowering.mlir_common",
         packages={
             "lowering.frontend.semantics": "dialect.ops dialect.promotion",
-            "lowering.frontend.library_functions": "dialect.spellings.torch_api lowering.frontend.semantics",
+            "lowering.frontend.library_functions": (
+                "dialect.spellings.torch_api lowering.frontend.semantics lowering.special_functions"
+            ),
             "lowering.dependence": "",
             "lowering.frontend.syntax": "",
             "lowering.frontend.tile_language": "lowering.frontend.semantics",
@@ -90,9 +93,12 @@ LAYERS = (
             "lowering.importers.from_torch": "lowering.importers.normalize",
             "lowering.importers.from_torch.decompositions.complex_numbers": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions.elementwise": (
-                "lowering.importers.from_torch lowering.importers.from_torch.decompositions.complex_numbers"
+                "lowering.importers.from_torch lowering.importers.from_torch.decompositions.complex_numbers "
+                "lowering.special_functions"
             ),
-            "lowering.importers.from_torch.decompositions.images": "lowering.importers.from_torch",
+            "lowering.importers.from_torch.decompositions.images": (
+                "lowering.importers.from_torch lowering.special_functions"
+            ),
             "lowering.importers.from_torch.decompositions.matrices": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions.networks": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions": (

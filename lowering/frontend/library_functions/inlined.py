@@ -43,6 +43,7 @@ from mlirtri.lowering.frontend.library_functions import (
 )
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.semantics.builder import Language
+from mlirtri.lowering.special_functions import definitions
 
 
 def gcd(x1, x2):
@@ -135,7 +136,10 @@ ROUNDED_ONCE = frozenset(
 """Functions of torch that compute halves in float32 and round the result, by name."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
 _OF_TORCH = (torch_functions, torch_images, torch_losses, torch_matrices, torch_statistics)
-_FILES = (array_functions, linear_algebra, matrix_factors, special_functions, ufunc_methods, *_OF_RANDOM, *_OF_TORCH)
+_FILES = (
+    array_functions, definitions, linear_algebra, matrix_factors, special_functions, ufunc_methods, *_OF_RANDOM,
+    *_OF_TORCH,
+)  # fmt: skip
 _OF_TENSORS = special_functions.METHODS | torch_functions.METHODS | torch_images.METHODS
 _OF_TENSORS |= torch_matrices.METHODS | torch_statistics.METHODS
 MODULES = (__name__, *(file.__name__ for file in _FILES))

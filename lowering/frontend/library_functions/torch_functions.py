@@ -14,6 +14,7 @@ import numpy as np
 from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.library_functions.random_generator import require_value
+from mlirtri.lowering.special_functions import definitions
 
 # --- arithmetic ------------------------------------------------------------------------------------------------------
 
@@ -65,7 +66,7 @@ def logit(input, eps=None):
 
 
 def xlogy(input, other):
-    return np.where(np.isnan(other), other, np.where(input == 0, 0, input * np.log(other)))
+    return definitions.times_logarithm(np, input, other, np.log(other))
 
 
 def hardshrink(input, lambd=0.5):

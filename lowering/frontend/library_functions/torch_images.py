@@ -12,6 +12,7 @@ import numpy as np
 
 from mlirtri.lowering.frontend.library_functions.array_functions import tolist
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.special_functions.definitions import keys_filter
 
 _KINDS = {
     "nearest": "nearest", "nearest-exact": "nearest-exact", "linear": "linear", "bilinear": "linear",
@@ -35,7 +36,7 @@ def _resampled_axis(size: int, out: int, scale: float | None, mode: str | None, 
         low = np.floor(source)
         offsets = [-1, 0, 1, 2]
         return [
-            (np.clip(low + offset, 0, size - 1).astype(np.int64), _cubic(np.abs(source - low - offset)))
+            (np.clip(low + offset, 0, size - 1).astype(np.int64), keys_filter(np, source - low - offset, -0.75))
             for offset in offsets
         ]
     source = np.maximum(source, 0.0)
@@ -51,14 +52,6 @@ def resampled_axis(size: int, out: int, scale: float | None, mode: str | None, a
     """
     parts = _resampled_axis(size, out, scale, mode, align_corners)
     return [(indices.tolist(), None if weights is None else weights.tolist()) for indices, weights in parts]
-
-
-def _cubic(distance: np.ndarray) -> np.ndarray:
-    """Return the weights of cubic convolution with a = -0.75: R. Keys, IEEE Trans. ASSP 29 (1981)."""
-    a = -0.75
-    near = (a + 2) * distance**3 - (a + 3) * distance**2 + 1
-    far = a * distance**3 - 5 * a * distance**2 + 8 * a * distance - 4 * a
-    return np.where(distance <= 1, near, far)
 
 
 def interpolation(mode: str, sizes: Sequence[int], size: Any, scale_factor: Any) -> tuple[Any, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 from mlirtri.lowering.frontend.library_functions.torch_functions import is_half, norm_of, steps
+from mlirtri.lowering.special_functions import definitions
 
 # --- comparisons and arithmetic --------------------------------------------------------------------------------------
 
@@ -76,13 +77,11 @@ def ldexp(input, other):
 
 
 def entr(input):
-    return np.where(
-        input > 0, input * -np.log(input), np.where(input == 0, input, np.where(input < 0, -math.inf, input))
-    )
+    return definitions.entr(np, input)
 
 
 def xlog1py(input, other):
-    return np.where(np.isnan(other), other, np.where(input == 0, 0, input * np.log1p(other)))
+    return definitions.times_logarithm(np, input, other, np.log1p(other))
 
 
 def logcumsumexp(input, dim):

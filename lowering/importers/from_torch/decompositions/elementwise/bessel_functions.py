@@ -14,44 +14,18 @@ import torch
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.elementwise.special_functions import in_float64
+from mlirtri.lowering.special_functions.definitions import LARGE, POINTS, modified_first
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
 
-POINTS = 32
-"""Points on a quarter of the circle."""
-LARGE = 30.0
-"""The largest argument for which `POINTS` suffice for I; that of J and Y is `FAR`."""
 FAR = 25.0
+"""The largest argument for which `POINTS` suffice for J and Y."""
 NEUMANN_TERMS = 26
 """Terms of Neumann's series: J of orders above 50 is below 1e-13 for arguments up to `FAR`."""
 STEP = 0.125
 """The step of the trapezoidal sum for K, of `STEPS` points."""
 STEPS = 34
-
-
-def modified_first(x: Tensor, order: int, is_scaled: bool) -> Tensor:
-    """Return the modified Bessel function I of order 0 or 1, scaled by ``exp(-|x|)`` if asked for."""
-    size = torch.abs(x)
-    near = torch.where(size > LARGE, LARGE, size)
-    total = torch.zeros_like(x)
-    for k in range(POINTS):
-        cosine = math.cos((k + 0.5) * math.pi / (2 * POINTS))
-        total = total + (torch.sinh(near * cosine) * cosine if order else torch.cosh(near * cosine))
-    far = torch.where(size > LARGE, size, LARGE)
-    term, series = torch.ones_like(x), torch.ones_like(x)
-    for k in range(1, 16):
-        term = term * (((2 * k - 1) ** 2 - 4 * order) / (8.0 * k)) / far
-        series = series + term
-    small, large = total / POINTS, series / torch.sqrt(2 * math.pi * far)
-    if is_scaled:
-        small = small * torch.exp(-near)
-    else:
-        # Split the exponential into two factors, which overflow later.
-        half = torch.exp(far / 2)
-        large = half * (half * large)
-    result = torch.where(size > LARGE, large, small)
-    return torch.where(torch.isnan(x), x, torch.where(x < 0, -result, result) if order else result)
 
 
 def _means_over_circle(near: Tensor, order: int) -> tuple[Tensor, Tensor]:
@@ -127,7 +101,7 @@ def modified_second(x: Tensor, order: int, is_scaled: bool) -> Tensor:
     square, small = near * near / 4, torch.zeros_like(x)
     for k in reversed(range(16)):
         small = small * square + _digammas(k, order) / (math.factorial(k) * math.factorial(k + order))
-    logarithm = torch.log(near / 2) * modified_first(near, order, False)
+    logarithm = torch.log(near / 2) * modified_first(torch, near, order, False)
     small = 1 / near + logarithm - near / 4 * small if order else small - logarithm
     large = _decaying(far, float(order))
     small, large = (small * torch.exp(near), large) if is_scaled else (small, large * torch.exp(-far))
@@ -195,12 +169,12 @@ def _airy_oscillating(x: Tensor) -> Tensor:
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "i0": lambda x: modified_first(x, 0, False),
-    "special_i0e": lambda x: modified_first(x, 0, True),
-    "special_i1": lambda x: modified_first(x, 1, False),
-    "special_i1e": lambda x: modified_first(x, 1, True),
-    "special_modified_bessel_i0": lambda x: modified_first(x, 0, False),
-    "special_modified_bessel_i1": lambda x: modified_first(x, 1, False),
+    "i0": lambda x: modified_first(torch, x, 0, False),
+    "special_i0e": lambda x: modified_first(torch, x, 0, True),
+    "special_i1": lambda x: modified_first(torch, x, 1, False),
+    "special_i1e": lambda x: modified_first(torch, x, 1, True),
+    "special_modified_bessel_i0": lambda x: modified_first(torch, x, 0, False),
+    "special_modified_bessel_i1": lambda x: modified_first(torch, x, 1, False),
     "special_modified_bessel_k0": lambda x: modified_second(x, 0, False),
     "special_modified_bessel_k1": lambda x: modified_second(x, 1, False),
     "special_scaled_modified_bessel_k0": lambda x: modified_second(x, 0, True),

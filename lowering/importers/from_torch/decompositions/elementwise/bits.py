@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import Axes, Operand, decomposes
+from mlirtri.lowering.special_functions import definitions
 
 aten = torch.ops.aten
 
@@ -59,27 +60,16 @@ def copysign(x: torch.Tensor, y: Operand) -> torch.Tensor:
 
 @decomposes(aten.nextafter.default)
 def nextafter(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return the float next to ``x`` in the direction of ``y``: floats of one sign are ordered like their bits."""
+    """Return the float next to ``x`` in the direction of ``y``."""
     x, y = torch.broadcast_tensors(x, y)
-    bits = _bits(x)
-    grows = (y > x) == (x > 0)
-    beside = torch.where(grows, bits + 1, bits - 1).view(x.dtype)
-    smallest = torch.where(y > 0, torch.ones_like(bits), torch.ones_like(bits) + torch.iinfo(bits.dtype).min)
-    beside = torch.where(x == 0, smallest.view(x.dtype), beside)
-    return torch.where(x == y, y, torch.where(torch.isnan(x) | torch.isnan(y), x + y, beside))
+    return definitions.nextafter(torch, x, y, INTEGERS[x.element_size()])
 
 
 @decomposes(aten.frexp.Tensor)
 def frexp(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return mantissa and exponent (`torch.frexp`); a denormal is multiplied by a power of 2 first."""
-    digits = FRACTIONS[x.dtype]
-    mask = (1 << (8 * x.element_size() - 1 - digits)) - 1
-    is_small = x.abs() < torch.finfo(x.dtype).tiny
-    bits = _bits(torch.where(is_small, x * 2.0 ** (digits + 1), x))
-    exponent = ((bits >> digits) & mask).int() - (mask // 2 - 1) - torch.where(is_small, digits + 1, 0)
-    fraction = ((bits & ~(mask << digits)) | ((mask // 2 - 1) << digits)).view(x.dtype)
-    is_kept = (x == 0) | torch.logical_not(torch.isfinite(x))
-    return torch.where(is_kept, x, fraction), torch.where(is_kept, 0, exponent).int()
+    """Return mantissa and exponent (`torch.frexp`)."""
+    mantissa, exponent = definitions.frexp(torch, x, INTEGERS[x.element_size()], FRACTIONS[x.dtype])
+    return mantissa, exponent.int()
 
 
 @decomposes(aten.hash_tensor.default)

@@ -27,6 +27,7 @@ from mlirtri.lowering.importers.from_torch.decompositions.elementwise.integers i
     extremum_of_integers,
     with_wrapped_scalar,
 )
+from mlirtri.lowering.special_functions import definitions
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -223,8 +224,7 @@ def xlogy(x: Operand, y: Operand) -> Tensor:
     kind = kind if kind.is_floating_point else torch.get_default_dtype()
     like = x if isinstance(x, Tensor) else y
     x, y = (_as_tensor(operand, like.to(kind)).to(kind) for operand in (x, y))
-    zero = torch.zeros((), dtype=kind, device=like.device)
-    return torch.where(torch.isnan(y), y, torch.where(x == 0, zero, x * torch.log(y)))
+    return definitions.times_logarithm(torch, x, y, torch.log(y))
 
 
 @decomposes(aten.logcumsumexp.default)

@@ -1,27 +1,22 @@
 """Decompose special functions into series, continued fractions and recurrences, computed in float64 and rounded once.
 
-Sources: Abramowitz and Stegun, chapters 6, 7, 9 and 23; C. Lanczos, A precision approximation of the gamma function
-(1964); C. Chiarella and A. Reichel, On the evaluation of integrals related to the error function (1968).
+Those that kernels have too are in `lowering/special_functions`. Sources of the others: Abramowitz and Stegun, chapters
+6, 7, 9 and 23; C. Chiarella and A. Reichel, On the evaluation of integrals related to the error function (1968).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, decomposes, while_loop
+from mlirtri.lowering.special_functions import definitions
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
-
-
-_LANCZOS = (
-    0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
-    12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7,
-)  # fmt: skip
-"""Coefficients of the Lanczos approximation with g = 7."""
 
 
 def in_float64(rule: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -32,62 +27,6 @@ def in_float64(rule: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         return rule(x.to(torch.float64)).to(kind)
 
     return compute
-
-
-def lgamma(x: Tensor) -> Tensor:
-    """Return the logarithm of the absolute value of the gamma function (Lanczos)."""
-    reflected = torch.where(x < 0.5, 1 - x, x) - 1
-    shifted = reflected + 7.5
-    total = torch.full_like(x, _LANCZOS[0])
-    for k, coefficient in enumerate(_LANCZOS[1:], 1):
-        total = total + coefficient / (reflected + k)
-    right = 0.5 * math.log(2 * math.pi) + (reflected + 0.5) * torch.log(shifted) - shifted + torch.log(total)
-    part = x - torch.floor(x)
-    sine = torch.sin(math.pi * torch.where(part > 0.5, 1 - part, part))
-    result = torch.where(x < 0.5, math.log(math.pi) - torch.log(sine) - right, right)
-    result = torch.where((x <= 0) & (part == 0), math.inf, result)
-    return torch.where(torch.isinf(x), math.inf, result)
-
-
-def digamma(x: Tensor) -> Tensor:
-    y = torch.where(x < 0, 1 - x, x)
-    steps = torch.zeros_like(x)
-    for _ in range(10):
-        steps = torch.where(y < 10, steps - 1 / y, steps)
-        y = torch.where(y < 10, y + 1, y)
-    inverse, series = 1 / (y * y), torch.zeros_like(x)
-    for k, bernoulli in reversed(list(enumerate(_BERNOULLI[:7], 1))):
-        series = (series + bernoulli / (2 * k)) * inverse
-    right = steps + torch.log(y) - 0.5 / y - series
-    left = right - math.pi / torch.tan(math.pi * (x - torch.trunc(x)))
-    result = torch.where(x < 0, left, right)
-    result = torch.where((x < 0) & (x == torch.trunc(x)), math.nan, result)
-    return torch.where(x == 0, torch.copysign(torch.full_like(x, math.inf), -x), result)
-
-
-def erfinv(x: Tensor) -> Tensor:
-    size = torch.abs(x)
-    return torch.where(size > 1, math.nan, torch.copysign(_erfinv(size, 1 - size), x))
-
-
-def erfc_inverse(x: Tensor) -> Tensor:
-    """Return the inverse of erfc on [0, 1]."""
-    return torch.where((x < 0) | (x > 1), math.nan, _erfinv(1 - x, x))
-
-
-def _erfinv(size: Tensor, complement: Tensor) -> Tensor:
-    """Return the inverse of erf at ``size = 1 - rest``, by Newton steps from Winitzki's approximation."""
-    logarithm = torch.log(complement * (2 - complement))
-    middle = 2 / (math.pi * 0.147) + logarithm / 2
-    guess = torch.sqrt(torch.sqrt(middle * middle - logarithm / 0.147) - middle)
-    for _ in range(3):
-        slope = 2 / math.sqrt(math.pi) * torch.exp(-guess * guess)
-        step = (size - torch.erf(guess)) / slope
-        result = erfc(guess)
-        # Far from 0, step on the logarithm of the complement, which is nearly quadratic.
-        far = torch.log(result / torch.where(complement > 0.5, 1.0, complement)) * result / slope
-        guess = guess + torch.where(complement > 0.5, step / (1 + guess * step), far)
-    return torch.where(complement == 0, math.inf, torch.where(size == 0, 0.0, guess))
 
 
 def erfc(x: Tensor) -> Tensor:
@@ -107,13 +46,6 @@ def erfc(x: Tensor) -> Tensor:
 
 def _scalar_like(number: float, like: Tensor) -> Tensor:
     return torch.full((), number, dtype=like.dtype, device=like.device)
-
-
-_BERNOULLI = (
-    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
-    854513 / 138, -236364091 / 2730,
-)  # fmt: skip
-"""The Bernoulli numbers B(2k), from k = 1."""
 
 
 def erfcx(x: Tensor) -> Tensor:
@@ -136,19 +68,13 @@ def log_ndtr(x: Tensor) -> Tensor:
 
 
 def ndtri(p: Tensor) -> Tensor:
-    tail = torch.where(p > 0.5, 1 - p, p)
-    result = math.sqrt(2) * erfc_inverse(2 * tail)
-    return torch.where(p < 0.5, -result, result)
-
-
-def entr(x: Tensor) -> Tensor:
-    entropy = -x * torch.log(torch.where(x > 0, x, 1.0))
-    return torch.where(torch.isnan(x), x, torch.where(x < 0, -math.inf, torch.where(x == 0, 0.0, entropy)))
+    """Return the quantile of the normal distribution."""
+    return definitions.normal_quantile(torch, p - 0.5, torch.where(p > 0.5, 1 - p, p))
 
 
 def xlog1py(x: Tensor, y: Tensor) -> Tensor:
     """Return ``x * log1p(y)``, and 0 where x is 0."""
-    return torch.where(torch.isnan(y), y, torch.where(x == 0, 0.0, x * torch.log1p(y)))
+    return definitions.times_logarithm(torch, x, y, torch.log1p(y))
 
 
 def in_float64_binary(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Operand, Operand], Tensor]:
@@ -178,7 +104,7 @@ def zeta(s: Tensor, q: Tensor) -> Tensor:
     power = argument**-s
     total = total + argument * power / (s - 1) + power / 2
     factor = power * s / argument
-    for k, bernoulli in enumerate(_BERNOULLI, 1):
+    for k, bernoulli in enumerate(definitions.BERNOULLI, 1):
         total = total + factor * (bernoulli / math.factorial(2 * k))
         factor = factor * ((s + (2 * k - 1)) / argument) * ((s + 2 * k) / argument)
     pole = torch.where((s == 1) | ((s > 1) & (q <= 0) & (q == torch.floor(q))), math.inf, math.nan)
@@ -202,7 +128,7 @@ def _zeta_term(count: Tensor, total: Tensor, argument: Tensor, s: Tensor) -> tup
 def polygamma(order: int, x: Tensor) -> Tensor:
     """Return the polygamma function: the derivative of order `order` of digamma."""
     if order == 0:
-        return in_float64(digamma)(x)
+        return in_float64(partial(definitions.digamma, torch))(x)
     if order == 1:
         return trigamma(x)
     factor = float(math.factorial(order)) if order <= 170 else math.inf
@@ -222,15 +148,15 @@ def trigamma(x: Tensor) -> Tensor:
     return torch.where(is_left, (math.pi * math.pi) / (sine * sine) - result, result).to(kind)
 
 
-decomposes(aten.lgamma.default)(in_float64(lgamma))
-decomposes(aten.digamma.default)(in_float64(digamma))
-decomposes(aten.erfinv.default)(in_float64(erfinv))
+decomposes(aten.lgamma.default)(in_float64(partial(definitions.lgamma, torch)))
+decomposes(aten.digamma.default)(in_float64(partial(definitions.digamma, torch)))
+decomposes(aten.erfinv.default)(in_float64(partial(definitions.erfinv, torch)))
 decomposes(aten.erfc.default)(in_float64(erfc))
 decomposes(aten.special_erfc.default)(in_float64(erfc))
 decomposes(aten.special_erfcx.default)(in_float64(erfcx))
 decomposes(aten.special_log_ndtr.default)(in_float64(log_ndtr))
 decomposes(aten.special_ndtri.default)(in_float64(ndtri))
-decomposes(aten.special_entr.default)(in_float64(entr))
+decomposes(aten.special_entr.default)(in_float64(partial(definitions.entr, torch)))
 decomposes(aten.special_xlog1py.default)(in_float64_binary(xlog1py))
 decomposes(aten.special_xlog1py.other_scalar)(in_float64_binary(xlog1py))
 decomposes(aten.special_xlog1py.self_scalar)(in_float64_binary(xlog1py))

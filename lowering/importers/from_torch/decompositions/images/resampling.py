@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -18,10 +18,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from mlirtri.dialect.bindings.mlir import torch_decompositions
 from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, decomposes
+from mlirtri.lowering.special_functions.definitions import keys_filter
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
-Filter = Callable[[Tensor], Tensor]
 
 MAX_WEIGHT_BITS = 15
 """Bits of a weight for uint8 images, without its sign."""
@@ -30,18 +30,6 @@ MAX_WEIGHT_BITS = 15
 def triangle(x: Tensor) -> Tensor:
     """Return the weights of linear interpolation at the distances `x`."""
     return torch.clamp(1 - x.abs(), min=0.0)
-
-
-def cubic(a: float) -> Filter:
-    """Return Keys' cubic filter with the slope `a` at 1."""
-
-    def weight(x: Tensor) -> Tensor:
-        x = x.abs()
-        near = ((a + 2) * x - (a + 3)) * x * x + 1
-        far = (((x - 5) * x + 8) * x - 4) * a
-        return torch.where(x < 1, near, torch.where(x < 2, far, 0.0))
-
-    return weight
 
 
 @dataclass(frozen=True)
@@ -70,7 +58,7 @@ class Axis:
 
     def _smoothed(self, position: Tensor, index: Tensor) -> Tensor:
         """Widen the filter by the scale where the image shrinks, and cut it off at the borders."""
-        weight = triangle if self.width == 2 else cubic(-0.5)
+        weight = triangle if self.width == 2 else partial(keys_filter, torch, a=-0.5)
         wider = max(self.scale, 1.0)
         support = self.width * 0.5 * wider
         center = (position + 0.5) * self.scale
@@ -80,7 +68,7 @@ class Axis:
 
     def _interpolated(self, position: Tensor, index: Tensor) -> Tensor:
         """Place the filter around each position; the borders are repeated."""
-        weight = triangle if self.width == 2 else cubic(-0.75)
+        weight = triangle if self.width == 2 else partial(keys_filter, torch, a=-0.75)
         source = position * self.scale if self.aligned else (position + 0.5) * self.scale - 0.5
         source = torch.clamp(source, min=0.0) if self.width == 2 else source
         first = torch.clamp(source.floor(), max=self.size - 1)
