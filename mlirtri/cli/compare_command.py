@@ -8,12 +8,14 @@ from typing import Any
 
 import click
 
-from mlirtri.cli.options import Arguments, arguments_option, by_name, schedules_option
+from mlirtri.cli.options import Arguments, arguments_option, by_name, schedules_option, with_folder
 from mlirtri.cli.terminal import show, waiting
 from mlirtri.errors import KernelError
 from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
 
 _FORMS = ("json", "csv", "markdown", "html")
+_FORM_OF = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+"""The form of a file by its suffix; other files get the terminal's tables."""
 
 
 class _Variant(click.ParamType):
@@ -56,12 +58,20 @@ def _forms(command: Any) -> Any:
 @click.option("--why", is_flag=True, help="Also why the slowest row is slower than the fastest, and what changes it.")
 @click.option("--bisect", is_flag=True, help="Also the stage and the pass that change numbers.")
 @_forms
-@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Write there, not to stdout.")
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="Write there, not to stdout; without one of these options as the suffix says. Again for more.",
+)
 @click.option("--baseline", metavar="FILE", help="Instead, changes since that --json beyond noise; status 1 if worse.")
 def compare(
     files: tuple[str, ...], arguments: Arguments, pipelines: tuple[str, ...], targets: tuple[str, ...],
     schedules: tuple[str, ...], variants: tuple[tuple[str, Any], ...], beside: tuple[str, ...], repeat: int | None,
-    profile: bool, why: bool, bisect: bool, form: str | None, output: str | None, baseline: str | None,
+    profile: bool, why: bool, bisect: bool, form: str | None, outputs: tuple[Path, ...], baseline: str | None,
 ) -> int:  # fmt: skip
     """Compile kernels by every pipeline, run them on random data beside torch or NumPy, and show what each way costs.
 
@@ -69,32 +79,29 @@ def compare(
     several targets, schedules or variants each combination is a row. The exit status is 1 if the numbers of a row are
     wrong, or with --baseline if a row got worse.
     """
+    from mlirtri.measure.changes import changes_since, read_baseline
     from mlirtri.measure.comparison import compare as compared
 
     extras = {"beside": beside or None, "repeat": repeat, "profile": profile, "why": why, "bisect": bisect}
     ways = {"pipelines": pipelines or COMPARED_PIPELINES, "target": targets or None, "schedule": schedules or None}
     what = files[0] if len(files) == 1 else list(files)
+    earlier = read_baseline(baseline) if baseline else None
+    files_to_write = [with_folder(output) for output in outputs]
     with waiting(f"compiling and running {', '.join(files)}"):
         comparison = compared(what, **ways, variants=dict(variants) or None, **extras, **by_name(arguments))
-    if output or form:
-        _write(_text(comparison, form), output)
-    if baseline is None:
-        if not output and not form:
+    for output in files_to_write:
+        output.write_text(f"{_text(comparison, form or _FORM_OF.get(output.suffix.lower()))}\n")
+        print(output)
+    if form and not outputs:
+        print(_text(comparison, form))
+    if earlier is None:
+        if not outputs and not form:
             show(comparison)
         return int(bool(comparison.wrong))
-    from mlirtri.measure.changes import changes_since
-
-    changes = changes_since(baseline, comparison)
-    print(changes, file=sys.stderr if form and not output else sys.stdout)
-    return int(changes.is_worse or bool(comparison.wrong))
+    changes = changes_since(earlier, comparison)
+    print(changes, file=sys.stderr if form and not outputs else sys.stdout)
+    return int(changes.is_worse or not changes.count or bool(comparison.wrong))
 
 
 def _text(comparison: Any, form: str | None) -> str:
-    return str(comparison) if form is None else getattr(comparison, f"to_{form}")()
-
-
-def _write(text: str, output: str | None) -> None:
-    if output is None:
-        print(text.rstrip("\n"))
-    else:
-        Path(output).write_text(text.rstrip("\n") + "\n")
+    return (str(comparison) if form is None else getattr(comparison, f"to_{form}")()).rstrip("\n")

@@ -28,7 +28,7 @@ from mlirtri.cli.options import (
     target_option,
 )
 from mlirtri.cli.terminal import show
-from mlirtri.errors import UnknownOptionError
+from mlirtri.errors import UnknownOptionError, did_you_mean
 
 if TYPE_CHECKING:
     from mlirtri.compiler.records import StageRecord
@@ -174,7 +174,8 @@ def _pass_texts(kernel: Kernel, names: list[str], pass_name: str) -> list[tuple[
     ]
     if not texts and pass_name != "all":
         ran = [name for stage in names for name in kernel.passes[stage]]
-        raise UnknownOptionError(f"no pass {pass_name!r} ran", help=f"the passes were {', '.join(ran) or 'none'}")
+        help = f"{did_you_mean(pass_name, ran)}the passes were {', '.join(ran) or 'none'}"
+        raise UnknownOptionError(f"no pass {pass_name!r} ran", help=help)
     return texts
 
 

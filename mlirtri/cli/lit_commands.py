@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlirtri.cli.options import with_folder
 from mlirtri.errors import KernelError, SourceNotAvailableError, UnknownOptionError
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def reduce(file: Path, test_command: str, output: Path | None, seconds: float, j
         raise UnknownOptionError("reduce takes a whole file", help=f"{name}, and --test 'mlirtri run %s::{kernel} …'")
     if not file.is_file():
         raise SourceNotAvailableError(f"there is no file {file}")
-    target = output or file.with_name(f"{file.stem}.reduced{file.suffix}")
+    target = with_folder(output or file.with_name(f"{file.stem}.reduced{file.suffix}"))
     environment = {"MLIRTRI_SERVE": "1", **os.environ}
     if "mlirtri" in test_command and environment["MLIRTRI_SERVE"] == "1":
         start_server(environment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -96,6 +97,16 @@ def schedule_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def schedules_option(command: Callable[..., Any]) -> Callable[..., Any]:
     text = "default, none, meta or meta:trials=N,seconds=S; again for more."
     return click.option("--schedule", "schedules", type=Schedule(), multiple=True, help=text)(command)
+
+
+def with_folder(file: str | Path) -> Path:
+    """Return a file to write, in whose place a folder is made where there is none."""
+    path = Path(file)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UnknownOptionError(f"{path} cannot be written: {path.parent} is a file") from None
+    return path
 
 
 def options_of(pipeline: str | None, target: str | Target | None, schedule: str | None) -> Options:

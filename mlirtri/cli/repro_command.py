@@ -24,6 +24,7 @@ from mlirtri.cli.options import (
     pipeline_option,
     schedule_option,
     target_option,
+    with_folder,
 )
 from mlirtri.cli.run_command import PIPELINES, compared, compiled, data_of, expected_results, results_of
 from mlirtri.errors import KernelError, KernelValueError, UnknownOptionError
@@ -91,7 +92,8 @@ def repro(
     ]
     facts = [f"command: {shlex.join(words)}", *failure.inputs, *_versions(), f"the last stage: {stage}", failure.text]
     data = {INPUTS: arrays, EXPECTED: failure.expected}
-    output.write_text(_packed(Path(source), facts, {name: held for name, held in data.items() if held}, stage, text))
+    kept = {name: held for name, held in data.items() if held}
+    with_folder(output).write_text(_packed(Path(source), facts, kept, stage, text))
     print(output)
     return _tried(output, words[1:], failure.reason)
 

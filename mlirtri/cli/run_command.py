@@ -18,6 +18,7 @@ from mlirtri.cli.options import (
     schedule_option,
     start_option,
     target_option,
+    with_folder,
 )
 from mlirtri.errors import ArgumentMismatchError, did_you_mean
 from mlirtri.lowering.core.target import as_target
@@ -70,7 +71,7 @@ def run(
     for line in summary(result):
         print(line)
     if output is not None:
-        write_results(output, results)
+        write_results(with_folder(output), results)
     if expected is None:
         return 0
     difference = compared(expected, results, expected_results(file, start, expected, arrays, given))

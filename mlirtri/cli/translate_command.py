@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mlirtri.cli.options import pipeline_option, target_option
+from mlirtri.cli.options import pipeline_option, target_option, with_folder
 
 LANGUAGES = ("ONNX", "StableHLO", "TOSA", "torch", "Relax")
 """What `translate` takes to MLIR."""
@@ -70,7 +70,7 @@ def translate(
         translated = to_mlir(file, direction, not complete, "bytecode" if bytecode else "text", inline)
     data = translated if isinstance(translated, bytes) else f"{translated.rstrip()}\n".encode()
     if output is not None:
-        output.write_bytes(data)
+        with_folder(output).write_bytes(data)
     else:
         sys.stdout.buffer.write(data)
     return 0

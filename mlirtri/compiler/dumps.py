@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlirtri.compiler.printing import SUFFIXES
+from mlirtri.compiler.printing import RESUMABLE, SUFFIXES
 from mlirtri.compiler.versions import versions
-from mlirtri.errors import DumpError, ParseError, Span
+from mlirtri.errors import DumpError, ParseError, Span, nearest, offer
 from mlirtri.lowering.core.interface import TensorParameter
 from mlirtri.lowering.core.stage import PassRecord, Stage
 from mlirtri.lowering.pipelines import Pipeline
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 PARAMS = "params.npz"
+EDITABLE = (*RESUMABLE, "cuda")
+"""Kinds of text that an edited file may have."""
 
 
 def write_dump(root: Path, name: str, pipeline: Pipeline, compilation: Compilation, facts: dict[str, Any]) -> Path:
@@ -133,6 +135,30 @@ def edited_file(
             if manifest is None or manifest.get("files", {}).get(name) != digest_of(text):
                 return path, text
     return None
+
+
+def left_aside(root: Path, stages: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each file in a folder of edited files that looks like a stage and is never taken.
+
+    `stages` has the kind of text of every stage. In dumps (folders with a manifest) these are edited files alone.
+    """
+    taken = {name: f"{name}.{SUFFIXES[kind]}" for name, kind in stages.items() if kind in EDITABLE}
+    sentences = []
+    for path in sorted(file for file in (*root.glob("*"), *root.glob("*/*")) if file.is_file()):
+        name = path.name.lstrip("0123456789").removeprefix("_")
+        stage = path.stem.lstrip("0123456789").removeprefix("_")
+        manifest = read_manifest(path.parent)
+        digest = (manifest or {}).get("files", {}).get(path.name)
+        if name in taken.values() or (path.parent != root and digest is None):
+            continue
+        if digest is not None and digest == digest_of(read_text(path)):
+            continue
+        near = [taken[stage]] if stage in taken else [taken[each] for each in nearest(stage, taken)]
+        if stage in stages and stage not in taken:
+            sentences.append(f"{path} is not taken: stage {stage!r} is not made of text; edit {', '.join(taken)}")
+        elif near:
+            sentences.append(f"{path} is not taken: {offer(near)}".rstrip())
+    return sentences
 
 
 def _folders(root: Path, kernel: str, facts: dict[str, Any]) -> Iterator[tuple[Path, dict[str, Any] | None]]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from mlirtri import settings
-from mlirtri.compiler.dumps import edited_file, write_dump
+from mlirtri.compiler.dumps import EDITABLE, edited_file, left_aside, write_dump
 from mlirtri.compiler.interface_json import to_json
 from mlirtri.compiler.interfaces import described, fits, function_of
-from mlirtri.compiler.printing import RESUMABLE, parse_given
+from mlirtri.compiler.printing import parse_given
 from mlirtri.compiler.records import Compilation, StageRecord
 from mlirtri.compiler.traces import LiveTrace
 from mlirtri.compiler.verify import verify
@@ -25,7 +25,9 @@ from mlirtri.lowering.pipelines import AKG_ALIASES, PIPELINE_STAGES, TARGET_STAG
 BANNER = "// -----// IR Dump After {name} ({kernel}: {stage}) //----- //"
 
 
+_STAGES = (*PIPELINE_STAGES.values(), *TARGET_STAGES.values())
 _KEEPS_PASSES = ContextVar("keeps_passes", default=False)
+_IS_UNOBSERVED = ContextVar("is_unobserved", default=False)
 
 
 @contextmanager
@@ -38,16 +40,27 @@ def keeping_passes() -> Iterator[None]:
         _KEEPS_PASSES.reset(token)
 
 
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Let compilations take no edited files and leave no prints, dumps or pages: those are for the user's own."""
+    token = _IS_UNOBSERVED.set(True)
+    try:
+        yield
+    finally:
+        _IS_UNOBSERVED.reset(token)
+
+
 class Observer:
     """The hook of one compilation."""
 
     def __init__(self, kernel: str, pipeline: Pipeline, print_ir: bool | tuple[str, ...] | None = None):
         self.kernel = kernel
         self.pipeline = pipeline
-        self.printed = _stages_to_print(print_ir, pipeline)
-        self.dump_folder: Path | None = settings.get("MLIRTRI_DUMP_DIR")
-        self.override_folder = _override_folder()
-        trace_folder: Path | None = settings.get("MLIRTRI_TRACE")
+        is_alone = _IS_UNOBSERVED.get()
+        self.printed = () if is_alone else _stages_to_print(print_ir, pipeline)
+        self.dump_folder: Path | None = None if is_alone else settings.get("MLIRTRI_DUMP_DIR")
+        self.override_folder = None if is_alone else _override_folder()
+        trace_folder: Path | None = None if is_alone else settings.get("MLIRTRI_TRACE")
         self.live_trace = LiveTrace(trace_folder, kernel, pipeline.name) if trace_folder is not None else None
         self.verifies: bool = settings.get("MLIRTRI_VERIFY")
         self._last_shown = ""
@@ -102,7 +115,7 @@ class Observer:
 
     def _overridden(self, stage: Stage, ir: Any, context: CompileContext) -> Any:
         is_source = stage.kind == "cuda"
-        if self.override_folder is None or (stage.kind not in RESUMABLE and not is_source):
+        if self.override_folder is None or stage.kind not in EDITABLE:
             return ir
         facts = {
             "kernel": self.kernel,
@@ -116,7 +129,7 @@ class Observer:
             return ir
         path, text = file
         if is_source:
-            print(f"mlirtri: stage {stage.name} of {self.kernel} is taken from {path}", file=sys.stderr)
+            _say_once(f"stage {stage.name} of {self.kernel} is taken from {path}", path)
             return _with_source(ir, text, path)
         edited = parse_given(stage.kind, text, str(path))
         name, interface = function_of(stage.kind, edited, path)
@@ -127,7 +140,7 @@ class Observer:
                 Span(str(path), 1, 1),
                 help="an edited stage keeps the kernel's name and signature",
             )
-        print(f"mlirtri: stage {stage.name} of {self.kernel} is taken from {path}", file=sys.stderr)
+        _say_once(f"stage {stage.name} of {self.kernel} is taken from {path}", path)
         return edited
 
     def overrides(self) -> list[Capture]:
@@ -160,7 +173,22 @@ def _override_folder() -> Path | None:
             f"MLIRTRI_OVERRIDE_DIR={folder} is not a folder",
             help="name a folder of edited files, such as MLIRTRI_DUMP_DIR's",
         )
+    if folder is not None:
+        kinds = {stage.name: stage.kind for stages in _STAGES for stage in stages}
+        for sentence in left_aside(folder, kinds):
+            _say_once(sentence, folder)
     return folder
+
+
+_said: set[tuple[str, int]] = set()
+
+
+def _say_once(sentence: str, path: Path) -> None:
+    """Print a sentence to stderr, unless it was said since the file changed: a comparison compiles a kernel often."""
+    key = sentence, path.stat().st_mtime_ns
+    if key not in _said:
+        _said.add(key)
+        print(f"mlirtri: {sentence}", file=sys.stderr)
 
 
 def _override_state() -> Any:
@@ -190,5 +218,4 @@ def _stages_to_print(argument: bool | tuple[str, ...] | None, pipeline: Pipeline
 
 def all_stages() -> tuple[str, ...]:
     """Return the names of all stages of all pipelines and targets, in order of first appearance."""
-    names = [stage.name for stages in (*PIPELINE_STAGES.values(), *TARGET_STAGES.values()) for stage in stages]
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(stage.name for stages in _STAGES for stage in stages))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.compiler.observe import unobserved
 from mlirtri.compiler.printing import RESUMABLE
 from mlirtri.errors import KernelError
 from mlirtri.kernels.kernel import Kernel
@@ -91,7 +92,8 @@ def _judge(contender: Any, subject: Any, expected: list[np.ndarray], names: Sequ
     def judge(text: str, stage: str) -> bool | None:
         for other in _ways(pipeline, stage):
             try:
-                resumed = resume(f"<{stage}>", stage, other, text, params=kernel.params)
+                with unobserved():  # a text holds the edited files of stages before it, and takes none of later ones
+                    resumed = resume(f"<{stage}>", stage, other, text, params=kernel.params)
                 values = copied(named)
                 # By position: the readable text of a pass has no names.
                 parameters = kernel.interface.parameters

@@ -21,6 +21,9 @@ from mlirtri.measure.tables import shown_seconds
 
 SIGNIFICANCE = 0.01
 """The probability that any change of time is reported where there is none."""
+_Key = tuple[str, str, tuple[str, ...]]
+_Names = Mapping[_Key, Sequence[str]]
+"""The names of the rows of each comparison, by kernel, target and arguments."""
 _EXACT = 12
 """Up to so many rounds on each side probabilities are counted, not approximated."""
 
@@ -44,8 +47,10 @@ class Changes:
 
     changes: tuple[Change, ...]
     is_same_machine: bool
-    not_measured: tuple[str, ...] = ()
-    """Rows of the earlier comparison that this one lacks."""
+    not_compared: tuple[str, ...] = ()
+    """Rows that one of the two comparisons lacks, by kernel, in sentences."""
+    count: int = 0
+    """The rows that both have."""
 
     @property
     def is_worse(self) -> bool:
@@ -54,18 +59,19 @@ class Changes:
 
     def __str__(self) -> str:
         lines = [f"{'worse' if change.is_worse else 'better'}: {change}" for change in self.changes]
-        lines += [f"not compared: {name} is not in this comparison" for name in self.not_measured]
+        lines += [f"not compared: {sentence}" for sentence in self.not_compared]
+        if not self.count:
+            return "\n".join([*lines, "nothing was compared: the baseline has none of these rows"])
         if not self.is_same_machine:
             lines.append("the baseline is of another machine or number of threads: times were not compared")
         return "\n".join(lines or ["nothing changed beyond noise"])
 
 
-def changes_since(baseline: str | Path, new: Comparison | Comparisons) -> Changes:
-    """Return what differs from the JSON file of an earlier comparison; raises a `KernelError` if it is none."""
-    earlier = {_key(comparison): comparison for comparison in _read(Path(baseline))}
-    comparisons = list(new) if isinstance(new, Comparisons) else [new]
-    keys = [_key(strict(vars(comparison))) for comparison in comparisons]
-    pairs = [(comparison, earlier[key]) for comparison, key in zip(comparisons, keys, strict=True) if key in earlier]
+def changes_since(baseline: Sequence[Mapping[str, Any]], new: Comparison | Comparisons) -> Changes:
+    """Return what differs from an earlier comparison, as `read_baseline` gives it."""
+    earlier = {_key(comparison): comparison for comparison in baseline}
+    comparisons = {_key(strict(vars(comparison))): comparison for comparison in _each(new)}
+    pairs = [(comparison, earlier[key]) for key, comparison in comparisons.items() if key in earlier]
     is_same = all(comparison.machine == before.get("machine") for comparison, before in pairs)
     changes: list[Change] = []
     timed: list[tuple[Comparison, Row, Mapping[str, Any]]] = []
@@ -77,16 +83,34 @@ def changes_since(baseline: str | Path, new: Comparison | Comparisons) -> Change
                 timed.append((comparison, row, rows[row.name]))
     if is_same:
         changes += _slower_or_faster(timed)
-    now = {(comparison.kernel, row.name) for comparison in comparisons for row in comparison.rows}
-    then = [(comparison["kernel"], row["name"]) for comparison in earlier.values() for row in comparison["rows"]]
-    return Changes(
-        tuple(changes), is_same, tuple(f"{kernel}, {row}" for kernel, row in then if (kernel, row) not in now)
-    )
+    now = {key: [row.name for row in comparison.rows] for key, comparison in comparisons.items()}
+    then = {key: [row["name"] for row in comparison["rows"]] for key, comparison in earlier.items()}
+    lacking = [*_lacking(then, now, "this comparison"), *_lacking(now, then, "the baseline")]
+    return Changes(tuple(changes), is_same, tuple(lacking), len(timed))
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def _each(comparison: Comparison | Comparisons) -> list[Comparison]:
+    return list(comparison) if isinstance(comparison, Comparisons) else [comparison]
+
+
+def _lacking(some: _Names, other: _Names, where: str) -> list[str]:
+    """Return a sentence for each comparison of `some` with rows that `other` lacks."""
+    sentences = []
+    for key, names in some.items():
+        missing = [name for name in names if name not in other.get(key, ())]
+        kernel, target, arguments = key
+        is_known = any(kernel == another for another, _, _ in other)
+        which = f"{kernel}({', '.join(arguments)}) on {target}" if key not in other and is_known else kernel
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            sentences.append(f"{which}: {', '.join(missing)} {verb} not in {where}")
+    return sentences
+
+
+def read_baseline(path: str | Path) -> list[dict[str, Any]]:
+    """Return the comparisons of a JSON file; raises a `KernelError` if it has none."""
     try:
-        data = json.loads(path.read_text())
+        data = json.loads(Path(path).read_text())
     except OSError as problem:
         raise SourceNotAvailableError(f"the baseline {path} cannot be read: {problem.strerror}") from None
     except ValueError:
@@ -97,7 +121,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return data
 
 
-def _key(comparison: Mapping[str, Any]) -> tuple[Any, ...]:
+def _key(comparison: Mapping[str, Any]) -> _Key:
     return comparison["kernel"], comparison["target"], tuple(comparison["arguments"])
 
 

@@ -120,7 +120,7 @@ _QUIET = "To change it: measure again on a quiet machine, and with MLIRTRI_NUM_T
 
 _UNSEEN = 0.3
 _UNSEEN_TEXT = (
-    f"is not seen where kernels are timed one by one: threads wait for each other, or other programs run. {_QUIET}"
+    f"does not show where kernels are timed one by one: threads wait for each other, or other programs run. {_QUIET}"
 )
 
 

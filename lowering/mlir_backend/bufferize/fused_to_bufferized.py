@@ -2,8 +2,8 @@
 
 Gives the same public functions over memrefs, with one more argument per result and no result. Only arguments with
 ``mlirtri.updated_by`` are written: their new content has no other buffer; a result that is an argument, or that is
-returned twice, is copied. The module gets the attributes `COUNTS`, `SIGNATURE` and `UPDATES`. Refuses arguments and
-results that are not tensors.
+returned twice, is copied. The module gets the attributes `SIGNATURE`, `UPDATES` and those of `note_counts`. Refuses
+arguments and results that are not tensors.
 
     func @f(%a: tensor<4xf32>) -> tensor<4xf32>   ──►   func @f(%a: memref<4xf32>, %out: memref<4xf32>)
 """
@@ -25,7 +25,7 @@ from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reshaped_updates, reuse
-from mlirtri.lowering.mlir_backend.bufferize.kernels import count
+from mlirtri.lowering.mlir_backend.bufferize.kernels import note_counts
 from mlirtri.lowering.mlir_common import memory_spaces
 from mlirtri.lowering.mlir_common.aliasing import is_content_of, may_share
 from mlirtri.lowering.mlir_common.attributes import SIGNATURE, note_strides
@@ -34,8 +34,6 @@ from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 UPDATES = "mlirtri.updates"
 """Attribute of the module: pairs of an updated argument and the result that shares its only buffer."""
-COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
-"""Attributes of the module: its kernels, and the bytes that they read and write."""
 
 BUFFERIZE = "one-shot-bufferize{{bufferize-function-boundaries=true {}}}".format
 IDENTITY_LAYOUT = "function-boundary-type-conversion=identity-layout-map"
@@ -100,7 +98,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
         if has_tiles:
             run_rewrite("memory-spaces", memory_spaces.note, module, context)
-        note_counts(module, *count(public_functions(module)))
+        note_counts(module)
     return module
 
 
@@ -120,13 +118,6 @@ def tiles_apart(module: ir.Module) -> None:
             with ir.InsertionPoint(use.owner), use.owner.location:
                 use.owner.operands[use.operand_number] = bufferization.alloc_tensor(kind, [])
         empty.operation.erase()
-
-
-def note_counts(module: ir.Module, kernels: int, moved: int | None) -> None:
-    """Set the module's attributes for the number of loop nests and the bytes that they move."""
-    for name, number in zip(COUNTS, (kernels, moved), strict=True):
-        if number is not None:
-            module.operation.attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 def note_signature(module: ir.Module) -> None:

@@ -16,12 +16,11 @@ from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import (
     FROM_LOOPS,
     FROM_TENSORS,
     TO_MEMREF,
-    note_counts,
     note_signature,
     results_to_arguments,
     strided_copies_to_linalg,
 )
-from mlirtri.lowering.mlir_backend.bufferize.kernels import count
+from mlirtri.lowering.mlir_backend.bufferize.kernels import note_counts
 from mlirtri.lowering.mlir_common.attributes import strides_of
 from mlirtri.lowering.mlir_common.imperative import is_imperative
 from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
@@ -39,7 +38,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_passes(module, FROM_LOOPS if imperative else FROM_TENSORS, context)
         run_passes(module, TO_MEMREF, context)
         run_rewrite("strided-copies-to-linalg", strided_copies_to_linalg, module, context)
-        note_counts(module, *count(public_functions(module)))
+        note_counts(module)
     return module
 
 

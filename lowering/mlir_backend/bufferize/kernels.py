@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.locations import name_of, span_of, spans_in
-from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg
+from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, public_functions
 from mlirtri.lowering.mlir_common.readable_names import name_of_structured
 from mlirtri.lowering.mlir_common.reading import buffer_behind, integer_constant
 
+COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
+"""Attributes of the module: its kernels, and the bytes that they read and write."""
 LOOPS = ("scf.for", "scf.parallel", "scf.forall", "scf.while", "affine.for", "affine.parallel")
 BRANCHES = ("scf.if", "scf.index_switch")
 COPIES = ("memref.copy", "bufferization.materialize_in_destination")
@@ -50,6 +52,16 @@ def kernels_of(function: ir.OpView) -> list[list[ir.Operation]]:
             user[:0] = kernel
             kernel.clear()
     return [kernel for kernel in kernels if kernel]
+
+
+def note_counts(module: ir.Module) -> None:
+    """Set the module's attributes for the number of its kernels and the bytes that they move, where that is known."""
+    attributes = module.operation.attributes
+    for name, number in zip(COUNTS, count(public_functions(module)), strict=True):
+        if number is not None:
+            attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+        elif name in attributes:
+            del attributes[name]
 
 
 def count(functions: Sequence[ir.OpView]) -> tuple[int, int | None]:

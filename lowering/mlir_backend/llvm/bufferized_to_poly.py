@@ -13,6 +13,7 @@ from dataclasses import replace
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
 from mlirtri.errors import PassFailedError, SkippedStep
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir_backend.bufferize.kernels import note_counts
 from mlirtri.lowering.mlir_backend.llvm import single_assignment
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
@@ -51,6 +52,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             if not any(map(_is_hidden, all_operations(module))):
                 fuses = single_assignment.may_be_fused(module)
                 run_passes(module, [step for step in OPTIMIZE if fuses or step.name != FUSION], context)
+                note_counts(module)
     return module
 
 

@@ -126,3 +126,16 @@ def test_an_accumulation_runs_once(function):
     x = np.random.default_rng(4).uniform(0, 1, (6, 7))
     for mine, other in zip(mt.jit(function, pipeline="poly")(x), function(x), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-12)
+
+
+def gated(x, w, v):
+    return (x @ w) / (1 + np.exp(-(x @ v)))
+
+
+def test_kernels_are_counted_and_timed_as_polyhedral_passes_leave_them():
+    """One nest is left of three; clocks that stand between the three would time none of it."""
+    x, w, v = (np.full((16, 16), value, np.float32) for value in (0.1, 0.2, 0.3))
+    found = mt.compare(gated, x, w, v, pipelines=("mlir", "poly"), repeat=1, profile=True)
+    assert [(row.kernels, len(row.launches)) for row in found.rows[:2]] == [(3, 3), (1, 1)]
+    # The two products are single numbers between the loops now.
+    assert found["poly"].bytes == 4 * 16 * 16 * 4 + 2 * 4

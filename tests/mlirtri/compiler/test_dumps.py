@@ -182,6 +182,20 @@ def test_the_edited_file_of_a_dump_changes_the_result_and_is_named(dump, monkeyp
     assert f"mlirtri: stage {stage} of scaled is taken from {dump / name}\n" in capsys.readouterr().err
 
 
+def test_edited_files_that_are_never_taken_are_said(dump, monkeypatch, capsys):
+    edit(dump, "07_llvm.ll", "define", "define ")
+    (dump.parent / "fusd.mlir").write_text("")
+    (dump.parent / "tir.txt").write_text("")
+    (dump.parent / "notes.mlir").write_text("")
+    monkeypatch.setenv("MLIRTRI_OVERRIDE_DIR", str(dump.parent))
+    scaled.compile()
+    scaled.compile(pipeline="relax")
+    first, second, third = sorted(capsys.readouterr().err.splitlines())
+    assert first == f"mlirtri: {dump.parent / 'fusd.mlir'} is not taken: did you mean 'fused.mlir'?"
+    assert second.startswith(f"mlirtri: {dump / '07_llvm.ll'} is not taken: stage 'llvm' is not made of text; edit")
+    assert third == f"mlirtri: {dump.parent / 'tir.txt'} is not taken: did you mean 'tir.py'?"
+
+
 def test_an_edited_file_does_not_stay_in_any_cache(dump, monkeypatch):
     x = torch.full((2, 3), 2.0)
     function = mt.jit(scaled.__mlirtri_function__)

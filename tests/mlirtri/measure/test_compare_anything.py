@@ -18,7 +18,7 @@ import mlirtri as mt
 from mlirtri.cli.main import run_command
 from mlirtri.measure import comparison as comparison_of_rows
 from mlirtri.measure.accuracy import accuracy
-from mlirtri.measure.changes import changes_since, probability
+from mlirtri.measure.changes import changes_since, probability, read_baseline
 from mlirtri.measure.columns import columns_of, parse_variant
 from mlirtri.measure.rows import Comparison, Comparisons, Row
 from mlirtri.measure.tables import compile_cells, overview
@@ -272,8 +272,9 @@ def slower(comparison: Comparison, factor: float) -> Comparison:
 
 
 def test_changes_beyond_noise(tmp_path):
-    baseline = tmp_path / "old.json"
-    baseline.write_text(FOUND.to_json())
+    file = tmp_path / "old.json"
+    file.write_text(FOUND.to_json())
+    baseline = read_baseline(file)
     assert str(changes_since(baseline, slower(FOUND, 1.01))) == "nothing changed beyond noise"
     found = changes_since(baseline, slower(FOUND, 2.0))
     assert found.is_worse
@@ -283,10 +284,44 @@ def test_changes_beyond_noise(tmp_path):
     refused = replace(FOUND, rows=(replace(FOUND.rows[0], refusal="no"), replace(FOUND.rows[1], refusal=None)))
     assert [change.is_worse for change in changes_since(baseline, refused).changes] == [True, False]
     gone = replace(FOUND, rows=FOUND.rows[:1])
-    assert changes_since(baseline, gone).not_measured == ("f, mlir",)
-    baseline.write_text("[1]")
+    assert changes_since(baseline, gone).not_compared == ("f: mlir is not in this comparison",)
+    file.write_text("[1]")
     with pytest.raises(mt.KernelError, match="is no comparison"):
-        changes_since(baseline, FOUND)
+        read_baseline(file)
+
+
+def test_one_run_gives_several_reports(tmp_path, capsys):
+    (tmp_path / "k.py").write_text(
+        "import mlirtri as mt\n\n@mt.jit\ndef scaled(a: mt.Tensor[[4], mt.float32]):\n    return a * 3.0\n"
+    )
+    files = [tmp_path / "reports" / name for name in ("r.json", "r.md", "r.html", "r.txt")]
+    options = [option for file in files for option in ("-o", str(file))]
+    run = ["compare", f"{tmp_path}/k.py", "--pipeline", "linalg", "--repeat", "1"]
+    assert run_command([*run, *options]) == 0
+    assert capsys.readouterr().out.split() == [str(file) for file in files]
+    table, markdown, html, text = (file.read_text() for file in files)
+    assert json.loads(table)["kernel"] == "scaled"
+    assert (markdown.splitlines()[0], html[:15]) == ("### `scaled(a: float32[4]) on cpu`", "<!doctype html>")
+    assert text.startswith("scaled(a: float32[4]) on cpu\n")
+    # A guard that compares nothing does not pass.
+    (tmp_path / "other.py").write_text((tmp_path / "k.py").read_text().replace("scaled", "renamed"))
+    assert run_command(["compare", f"{tmp_path}/other.py", *run[2:], "--baseline", str(files[0])]) == 1
+    assert "renamed: linalg, torch are not in the baseline" in capsys.readouterr().out
+
+
+def test_a_baseline_of_something_else_is_said():
+    baseline = json.loads(Comparisons((FOUND,)).to_json())
+    other = replace(FOUND, kernel="g")
+    both = changes_since(baseline, Comparisons((FOUND, other)))
+    assert both.count == 2
+    assert both.not_compared == ("g: linalg, mlir are not in the baseline",)
+    resized = changes_since(baseline, replace(FOUND, arguments=("a: float32[9]",)))
+    assert resized.count == 0
+    assert str(resized).splitlines() == [
+        f"not compared: f({', '.join(FOUND.arguments)}) on cpu: linalg, mlir are not in this comparison",
+        "not compared: f(a: float32[9]) on cpu: linalg, mlir are not in the baseline",
+        "nothing was compared: the baseline has none of these rows",
+    ]
 
 
 def test_the_rank_test_is_scipys():
@@ -302,7 +337,7 @@ def test_the_command_writes_a_baseline_and_compares_with_it(tmp_path, capsys):
     command = ["compare", f"{tmp_path}/kernels.py::double", "--pipeline=mlir", "--repeat=5"]
     old = tmp_path / "old.json"
     assert run_command([*command, "--json", "-o", str(old)]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == f"{old}\n"
     data = json.loads(old.read_text())
     data["rows"][0]["kernels"] = 0
     data["rows"][1]["kernels"] = None

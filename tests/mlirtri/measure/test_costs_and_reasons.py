@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from statistics import median
 from types import SimpleNamespace
@@ -229,7 +230,7 @@ def test_reasons_stand_below_what_they_explain_in_reports():
 def test_what_kernels_one_by_one_do_not_show_is_said():
     fast = contender("upstream", (1e-5,), [LaunchCost("f", 1e-5, 1000, 0, 1, 0.5, "k.py:1")])
     slow = contender("mlir", (9e-5,), [LaunchCost("f", 1e-5, 1000, 0, 1, 0.5, "k.py:1")])
-    assert "80 µs of 80 µs: is not seen where kernels are timed one by one" in why_slower([fast, slow])[1]
+    assert "80 µs of 80 µs: does not show where kernels are timed one by one" in why_slower([fast, slow])[1]
 
 
 # --- where numbers change ---------------------------------------------------------------------------------------------
@@ -256,6 +257,30 @@ def test_the_stage_that_changes_numbers_is_found():
     found = mt.compare(scaled, torch.ones(4), pipelines=("linalg", wrong, "mlir"), bisect=True, repeat=1)
     assert found.rows[1].difference == "result[0] is 8.0, not 4.0 (4 of 4 elements differ)"
     assert found.notes == ("linalg: the numbers change in stage 'broken', where stage 'fused' is right",)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "stage", "before"),
+    [
+        ("linalg", "fused", "linalg"),
+        ("linalg", "tir", "relax"),
+        ("linalg", "scheduled", "tir"),
+        ("mlir", "llvmdialect", "bufferized"),
+    ],
+)
+def test_an_edited_stage_that_changes_numbers_is_found(tmp_path, monkeypatch, pipeline, stage, before):
+    dump, edited = tmp_path / "dump", tmp_path / "edited"
+    edited.mkdir()
+    monkeypatch.setenv("MLIRTRI_DUMP_DIR", str(dump))
+    scaled.compile(torch.ones(4), pipeline=pipeline)
+    monkeypatch.delenv("MLIRTRI_DUMP_DIR")
+    (file,) = dump.glob(f"*/*_{stage}.*")
+    text = re.sub(r"(?<![\d.])3\.0(?!\d*[1-9])", "5.0", file.read_text())
+    (edited / f"{stage}{file.suffix}").write_text(text)
+    monkeypatch.setenv("MLIRTRI_OVERRIDE_DIR", str(edited))
+    found = mt.compare(scaled, torch.ones(4), pipelines=(pipeline,), bisect=True, repeat=1)
+    assert found.rows[0].difference == "result[0] is 6.0, not 4.0 (4 of 4 elements differ)"
+    assert found.notes == (f"{pipeline}: the numbers change in stage {stage!r}, where stage {before!r} is right",)
 
 
 def test_the_pass_that_changes_numbers_is_found(monkeypatch):
