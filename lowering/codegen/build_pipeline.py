@@ -33,9 +33,12 @@ _NOT_ON_A_CPU = (
     "s_tir.ManifestSharedMemoryLocalStage", "s_tir.InjectPermutedLayout", "s_tir.InjectSoftwarePipeline",
     "s_tir.TransformMmaBufferLayout", "s_tir.InjectVirtualThread", "s_tir.InjectDoubleBuffer", "s_tir.VerifyVTCMLimit",
     "s_tir.LowerVtcmAlloc", "s_tir.ThreadSync", "s_tir.InferFragment", "s_tir.LowerThreadAllreduce",
-    "s_tir.MergeSharedMemoryAllocations",
+    "s_tir.MergeSharedMemoryAllocations", "tirx.AnnotateEntryFunc",
 )  # fmt: skip
-"""TVM passes for the threads and memories of a device: on a CPU's loops they take a tenth of the lowering's time."""
+"""TVM passes for the threads and memories of a device: on a CPU's loops they take a tenth of the lowering's time.
+
+The last one gives a module's only function a second name, "main": one more function for LLVM.
+"""
 _NOT_FOR_TILES = _NOT_FOR_STATEMENTS[:1]
 """What tiled products skip: under a condition on ``task % chunks`` TVM's compaction leaves the loop's variable in the
 shape of a buffer that is allocated outside of the loop."""

@@ -15,7 +15,13 @@ from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE, LOWERED_PIPELINE
 from mlirtri.lowering.codegen.passes.argument_checks import with_few_checks, with_separate_result
 from mlirtri.lowering.codegen.passes.exact_doubles import with_literals, with_marked_doubles
-from mlirtri.lowering.codegen.passes.host_functions import in_even_tasks, on_stack, without_alignment
+from mlirtri.lowering.codegen.passes.host_functions import (
+    has_halves,
+    in_even_tasks,
+    on_stack,
+    without_alignment,
+    without_conversions_of_halves,
+)
 from mlirtri.lowering.codegen.passes.repeated_statements import with_arguments_as_declared, with_calls_of_repeated
 from mlirtri.lowering.codegen.passes.source_locations import with_spans
 from mlirtri.lowering.codegen.passes.streaming_stores import with_streaming_stores
@@ -82,8 +88,9 @@ def built(functions: Iterable[Named], target: Target, results: Mapping[str, int]
 
     Those in `results` raise if the parameter at the given index shares memory with another.
     """
-    merged = IRModule({})
+    merged, with_halves = IRModule({}), False
     for name, function in functions:
+        with_halves = with_halves or has_halves(function)
         cached = _tried.pop(_key(name, function, target), None)
         is_known = cached is not None and cached.is_of(function)
         lowered = cached.module if is_known else _lower(name, function, target)
@@ -96,6 +103,9 @@ def built(functions: Iterable[Named], target: Target, results: Mapping[str, int]
             ]
             lowered = IRModule(dict(parts), attrs=lowered.attrs)
         merged.update(lowered)
+    if not with_halves:
+        first, function = next(iter(merged.functions_items()))
+        merged.update_func(first, without_conversions_of_halves(function))
     return tvm.tirx.build(merged, target=target, pipeline=LOWERED_PIPELINE)
 
 
