@@ -156,6 +156,10 @@ def _lanes_missed(case: _Description) -> str:
     return f"kernel {case.name}: {case.thread()} waits for lanes of its warp that do not take part"
 
 
+def _lane_not_named(case: _Description) -> str:
+    return f"kernel {case.name}: {case.thread()} executes an instruction whose mask lacks a lane that takes part"
+
+
 def _too_much_shared(case: _Description) -> str:
     sizes = f"{case.report.bytes} bytes, of {case.report.extent} that a block has"
     return f"kernel {case.name}: its shared arrays take {sizes}"
@@ -177,5 +181,6 @@ _FAILURES: Mapping[int, tuple[str, Callable[[_Description], str], str | None]] =
     9: ("synccheck", _lanes_missed, "let all lanes of the mask reach the same instruction"),
     10: ("memcheck", _too_much_shared, "use smaller tiles"),
     11: ("memcheck", _trap, None),
+    12: ("synccheck", _lane_not_named, "name all lanes that execute the instruction, or whose values it takes"),
 }
 """By the number of a failure in ``device/runtime.hpp``: the check of Compute Sanitizer, the sentence, the help."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from mlirtri.errors import Span
@@ -95,14 +96,30 @@ def _with_lines_of_loops(body: Stmt, own: Span) -> Any:
     for loop in reversed(nodes_in(body, tirx.For)):
         for inner in nodes_in(loop.body, tirx.For):
             around[inner.loop_var] = _span(loop) or around.get(loop.loop_var, own)
+    for part in nodes_in(body, tirx.AttrStmt):
+        for inner in nodes_in(part.body, tirx.For) if part.attr_key == LOCATION else ():
+            if around.get(inner.loop_var, own) == own:
+                around[inner.loop_var] = _located(part) or own
 
     def located(loop: Stmt) -> Any:
-        span, outer = _span(loop), around.get(loop.loop_var, own)
-        if span is None or (span.file, span.line) == (outer.file, outer.line):
-            return loop
-        return tirx.SeqStmt([_directive(span), loop, _directive(outer)])
+        return _between_directives(loop, _span(loop), around.get(loop.loop_var, own))
 
-    return structural_map(body, (tirx.For, located), order="post")
+    return structural_map(body, [(tirx.For, located), (tirx.AttrStmt, partial(_located_part, own))], order="post")
+
+
+def _located_part(own: Span, part: Stmt) -> Any:
+    """Return a statement that an attribute locates, in no located loop, with its line."""
+    return _between_directives(part, _located(part), own)
+
+
+def _located(part: Stmt) -> Span | None:
+    return span_of(str(part.value.value)) if part.attr_key == LOCATION else None
+
+
+def _between_directives(statement: Stmt, span: Span | None, outer: Span) -> Any:
+    if span is None or (span.file, span.line) == (outer.file, outer.line):
+        return statement
+    return tirx.SeqStmt([_directive(span), statement, _directive(outer)])
 
 
 def _span(loop: Stmt) -> Span | None:

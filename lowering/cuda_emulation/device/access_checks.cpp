@@ -17,7 +17,7 @@
 namespace emulated {
 
 struct Access {
-  uint32_t epoch, warp_epoch, place;
+  uint32_t epoch, lane_epoch, place;  // of the block, and of its lane
   uint16_t thread, flags;
 };
 
@@ -253,7 +253,7 @@ static bool is_in_order(const Access& before, bool is_shared) {
   if (before.epoch < (is_shared ? block_epoch : launch_epoch)) return true;
   if (before.epoch < block_epoch) return false;  // of another block
   if (before.thread == running->number || before.epoch < epoch) return true;
-  return before.thread / WARP == running->number / WARP && before.warp_epoch < running->warp_epoch;
+  return before.thread / WARP == running->number / WARP && before.lane_epoch < running->seen[before.thread % WARP];
 }
 
 [[noreturn]] static void race(const Access& other, bool other_writes) {
@@ -295,7 +295,7 @@ static void check_cell(Cell& cell, const Checked& access, uintptr_t address, con
     wrong(UNINITIALIZED);
     defer();
   }
-  Access now = {epoch, running->warp_epoch, place_of(access.place), (uint16_t)running->number, access.flags};
+  Access now = {epoch, running->seen[lane()], place_of(access.place), (uint16_t)running->number, access.flags};
   if (!access.is_write) {
     bool is_first = is_in_order(cell.reads[0], access.is_shared) || cell.reads[0].thread == now.thread;
     cell.reads[is_first ? 0 : 1] = now;
@@ -387,6 +387,7 @@ void __attribute__((noinline)) check_atomic(const void* at, size_t bytes) {
 
 void __attribute__((noinline)) start_copy(uint32_t to, const void* from, int bytes, int present) {
   const void* place = __builtin_return_address(0);
+  if (present && is_misaligned((uintptr_t)from, bytes)) misaligned(from, bytes, false, place);
   if (present) check(from, present, false, place);
   check(shared_pointer(to), bytes, true, place, PENDING);
   running->started.push_back({to, from, bytes, present, place});
@@ -403,7 +404,7 @@ static void finish(const Copy& copy) {
   for (int at = 0; at < copy.bytes; ++at) {
     Access& write = shared_cells[copy.to + at].write;
     write.epoch = epoch;
-    write.warp_epoch = running->warp_epoch;
+    write.lane_epoch = running->seen[lane()];
     write.flags = 0;
   }
 }

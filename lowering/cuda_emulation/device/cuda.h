@@ -112,7 +112,7 @@ static inline T __ldg(const T* from) { return *from; }
 // Threads.
 
 #define __syncthreads() emulated::barrier(__LINE__)
-static inline void __syncwarp(unsigned mask = ~0u) { emulated::warp_barrier(mask); }
+static __forceinline__ void __syncwarp(unsigned mask = ~0u) { emulated::warp_barrier(mask); }
 static inline void __threadfence() {}
 static inline void __threadfence_block() {}
 static inline void __threadfence_system() {}
@@ -120,45 +120,46 @@ static inline void __threadfence_system() {}
 static inline unsigned __activemask() { return emulated::active_lanes(); }
 #define warpSize 32
 
-// Shuffles: each lane shows a value, and takes that of the lane that the function names.
+// Shuffles: each lane shows a value, and takes that of the lane that the function names. All lanes of a mask have to be
+// at the same line: macros pass it.
 
 template <typename T, typename Lane>
-static inline T shuffled(unsigned mask, T value, Lane source_of, int width) {
+static __forceinline__ T shuffled(int line, unsigned mask, T value, Lane source_of, int width) {
   static_assert(sizeof(T) <= 32);
   emulated::Shown own = {};
   memcpy(&own, &value, sizeof value);
-  const emulated::Shown* all = emulated::shown_by(mask, own);
+  const emulated::Shown* all = emulated::shown_by(mask, own, line);
   int lane = emulated::lane(), first = lane / width * width, source = source_of(lane - first);
-  if (source >= 0 && source < width) memcpy(&value, &all[first + source], sizeof value);
+  if (source < 0 || source >= width) return value;
+  emulated::check_shown(mask, first + source);
+  memcpy(&value, &all[first + source], sizeof value);
   return value;
 }
-template <typename T>
-static inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
-  return shuffled(mask, value, [=](int) { return lane % width; }, width);
-}
-template <typename T>
-static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-  return shuffled(mask, value, [=](int own) { return own - (int)delta; }, width);
-}
-template <typename T>
-static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-  return shuffled(mask, value, [=](int own) { return own + (int)delta; }, width);
-}
-template <typename T>
-static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
-  return shuffled(mask, value, [=](int own) { return own ^ lanes; }, width);
-}
-static inline unsigned __ballot_sync(unsigned mask, int is_true) {
+#define SHUFFLE(name, Operand, source)                                                         \
+  template <typename T>                                                                        \
+  static __forceinline__ T name(int line, unsigned mask, T value, Operand by, int width = 32) { \
+    return shuffled(line, mask, value, [=](int own) { return source; }, width);               \
+  }
+SHUFFLE(shuffled_from, int, by % width)
+SHUFFLE(shuffled_up, unsigned, own - (int)by)
+SHUFFLE(shuffled_down, unsigned, own + (int)by)
+SHUFFLE(shuffled_across, int, own ^ by)
+static __forceinline__ unsigned voted(int line, unsigned mask, int is_true) {
   emulated::Shown own = {};
   own.words[0] = is_true != 0;
-  const emulated::Shown* all = emulated::shown_by(mask, own);
+  const emulated::Shown* all = emulated::shown_by(mask, own, line);
   unsigned lanes = 0;
   for (int lane = 0; lane < 32; ++lane)
     if (mask >> lane & 1) lanes |= all[lane].words[0] << lane;
   return lanes;
 }
-static inline int __any_sync(unsigned mask, int is_true) { return __ballot_sync(mask, is_true) != 0; }
-static inline int __all_sync(unsigned mask, int is_true) { return __ballot_sync(mask, !is_true) == 0; }
+#define __shfl_sync(...) shuffled_from(__LINE__, __VA_ARGS__)
+#define __shfl_up_sync(...) shuffled_up(__LINE__, __VA_ARGS__)
+#define __shfl_down_sync(...) shuffled_down(__LINE__, __VA_ARGS__)
+#define __shfl_xor_sync(...) shuffled_across(__LINE__, __VA_ARGS__)
+#define __ballot_sync(...) voted(__LINE__, __VA_ARGS__)
+#define __any_sync(mask, is_true) (voted(__LINE__, mask, is_true) != 0)
+#define __all_sync(mask, is_true) (voted(__LINE__, mask, !(is_true)) == 0)
 
 // Atomics: no other thread runs meanwhile, so that an ordinary update is one.
 

@@ -34,7 +34,7 @@ static __forceinline__ void load_matrices(unsigned* to, uint32_t from) {
   if ((int)lane() < 8 * count) check_shared_read(from, 16);
   Shown own = {};
   own.words[0] = from;
-  const Shown* all = shown_by(~0u, own);
+  const Shown* all = shown_by(~0u, own, MATRIX_LOAD);
   int row = lane() / 4, pair = lane() % 4 * 2;
   for (int matrix = 0; matrix < count; ++matrix) {
     const Shown* rows = all + matrix * 8;
@@ -84,7 +84,7 @@ static __forceinline__ void multiply(
     Sum c0, Sum c1, Sum c2, Sum c3) {
   constexpr int per_word = 4 / sizeof(Left);
   Shown own = {{a0, a1, a2, a3, b0, b1}};
-  const Shown* all = shown_by(~0u, own);
+  const Shown* all = shown_by(~0u, own, MATRIX_PRODUCT);
   Sum sums[4] = {c0, c1, c2, c3};
   for (int at = 0; at < 4; ++at) {
     int row = lane() / 4 + at / 2 * 8, column = lane() % 4 * 2 + at % 2;

@@ -25,6 +25,7 @@ enum Failure {
   LANES_MISSED,
   TOO_MUCH_SHARED_MEMORY,
   TRAP,
+  LANE_NOT_NAMED,
 };
 
 // The first failure of a launch, as Python reads it: `Report` in reports.py has the same fields.
@@ -58,7 +59,11 @@ struct Shown {
 
 void barrier(int line);
 void warp_barrier(unsigned mask);
-const Shown* shown_by(unsigned mask, const Shown& own);
+// What the lanes of a mask show each other in one instruction: `instruction` is its line, or one of those below.
+enum Instruction { WARP_BARRIER = 0, MATRIX_LOAD = -1, MATRIX_PRODUCT = -2 };
+const Shown* shown_by(unsigned mask, const Shown& own, int instruction);
+// Fails if the mask of an instruction lacks a lane whose value is taken.
+void check_shown(unsigned mask, int source);
 unsigned lane();
 unsigned active_lanes();
 [[noreturn]] void trap();

@@ -94,6 +94,21 @@ static bool all_are(State state) {
   return true;
 }
 
+// Lets lanes go on that have waited for each other: each has seen what any of them had seen, and what all of them did.
+static void join_lanes(int first, unsigned lanes) {
+  uint32_t seen[WARP] = {};
+  for (int lane = 0; lane < WARP; ++lane)
+    for (int other = 0; other < WARP; ++other)
+      if (lanes >> other & 1) seen[lane] = std::max(seen[lane], fibers[first + other].seen[lane]);
+  for (int lane = 0; lane < WARP; ++lane)
+    if (lanes >> lane & 1) ++seen[lane];
+  for (int lane = 0; lane < WARP; ++lane) {
+    if (!(lanes >> lane & 1)) continue;
+    fibers[first + lane].state = READY;
+    memcpy(fibers[first + lane].seen, seen, sizeof seen);
+  }
+}
+
 // Lets a group of lanes go on that all of its lanes have reached.
 static bool release_lanes(int first, int count) {
   bool has_released = false;
@@ -101,20 +116,16 @@ static bool release_lanes(int first, int count) {
     Fiber& fiber = fibers[first + at];
     unsigned mask = fiber.mask, arrived = 0;
     if (fiber.state != AT_WARP) continue;
-    for (int other = 0; other < count; ++other)
-      if (fibers[first + other].state == AT_WARP && fibers[first + other].mask == mask) arrived |= 1u << other;
+    for (int other = 0; other < count; ++other) {
+      Fiber& lane = fibers[first + other];
+      bool is_same = lane.mask == mask && lane.instruction == fiber.instruction;
+      if (lane.state == AT_WARP && is_same) arrived |= 1u << other;
+    }
     unsigned there = count == WARP ? ~0u : (1u << count) - 1;
     if ((mask & there) != (arrived & mask)) continue;
     Warp& warp = warps[first / WARP];
     memcpy(warp.results[__builtin_ctz(mask)], warp.shown, sizeof warp.shown);
-    uint32_t latest = 0;
-    for (int other = 0; other < count; ++other)
-      if (arrived >> other & 1) latest = std::max(latest, fibers[first + other].warp_epoch);
-    for (int other = 0; other < count; ++other) {
-      if (!(arrived >> other & 1)) continue;
-      fibers[first + other].state = READY;
-      fibers[first + other].warp_epoch = latest + 1;
-    }
+    join_lanes(first, arrived);
     has_released = true;
   }
   return has_released;
@@ -175,7 +186,7 @@ static void begin_block(int threads) {
     fiber.number = thread;
     fiber.index = index_of(thread);
     fiber.line = 0;
-    fiber.warp_epoch = 0;
+    memset(fiber.seen, 0, sizeof fiber.seen);
     fiber.started.clear();
     fiber.groups.clear();
   }
@@ -224,25 +235,37 @@ void __attribute__((noinline)) barrier(int line) {
   wait_as(AT_BARRIER);
 }
 
-static void wait_in_warp(unsigned mask, const void* place) {
+static void wait_in_warp(unsigned mask, int instruction, const void* place) {
   running->mask = mask;
+  running->instruction = instruction;
   running->place = place;
+  if (!(mask >> lane() & 1)) lane_is_not_named(place);
   wait_as(AT_WARP);
 }
 
-void __attribute__((noinline)) warp_barrier(unsigned mask) { wait_in_warp(mask, __builtin_return_address(0)); }
+void lane_is_not_named(const void* place) {
+  failed(LANE_NOT_NAMED, place);
+  stop();
+}
 
-const Shown* __attribute__((noinline)) shown_by(unsigned mask, const Shown& own) {
+void __attribute__((noinline)) warp_barrier(unsigned mask) { wait_in_warp(mask, WARP_BARRIER, __builtin_return_address(0)); }
+
+const Shown* __attribute__((noinline)) shown_by(unsigned mask, const Shown& own, int instruction) {
   Warp& warp = warps[running->number / WARP];
   warp.shown[lane()] = own;
-  uint32_t before = running->warp_epoch;
-  wait_in_warp(mask, __builtin_return_address(0));
+  uint32_t before[WARP];
+  memcpy(before, running->seen, sizeof before);
+  wait_in_warp(mask, instruction, __builtin_return_address(0));
   // Lanes that exchange registers do not see each other's stores yet.
-  running->warp_epoch = before;
+  memcpy(running->seen, before, sizeof before);
   return warp.results[__builtin_ctz(mask)];
 }
 
 unsigned lane() { return running->number % WARP; }
+
+void __attribute__((noinline)) check_shown(unsigned mask, int source) {
+  if (!(mask >> source & 1)) lane_is_not_named(__builtin_return_address(0));
+}
 
 unsigned active_lanes() {
   int first = running->number / WARP * WARP;

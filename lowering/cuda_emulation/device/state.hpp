@@ -34,7 +34,8 @@ struct Fiber {
   int line;              // of the barrier that it waits at
   const void* place;     // of the call that it waits in
   unsigned mask;         // of the lanes that it waits for
-  uint32_t warp_epoch;   // raised by each barrier of its warp
+  int instruction;       // that it waits in with these lanes
+  uint32_t seen[WARP];   // by lane of its warp, how many barriers of the warp that lane had passed when it was last waited for
   std::vector<Copy> started;
   std::deque<std::vector<Copy>> groups;
 };
@@ -47,6 +48,8 @@ extern Report report;
 
 // An address in the library, from its start, as a debugger counts.
 uint32_t place_of(const void* address);
+// Fails for an instruction of a warp whose mask lacks the lane that executes it, or one whose value it takes.
+[[noreturn]] void lane_is_not_named(const void* place);
 // Notes the first failure, where `place` did what is wrong.
 Report& failed(Failure failure, const void* place);
 // Ends the launch: the running thread goes on no more.

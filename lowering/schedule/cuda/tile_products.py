@@ -30,7 +30,7 @@ from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, 
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.statements import flat, index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import for_loop
-from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import LOCATION, Expr, Stmt, ir, structural_equal, tirx
 
 LEAST_STAGES, MOST_STAGES = 2, 4
 """Steps of a sum whose copies are in shared memory at once."""
@@ -109,7 +109,10 @@ class _Writer:
         product.tiles = self.copies.get(dtype, product.tiles)
         number = index(len(self.finished))
         self.finished.append(self._finished(contraction, product))
-        return tirx.AttrStmt(index(0), NUMBER, number, product.statement(self.thread))
+        statement = product.statement(self.thread)
+        if contraction.location:
+            statement = tirx.AttrStmt(index(0), LOCATION, ir.StringImm(contraction.location), statement)
+        return tirx.AttrStmt(index(0), NUMBER, number, statement)
 
     def _on_tensor_cores(self, contraction: Contraction) -> _InBlock | None:
         factors = narrow(contraction.left), narrow(contraction.right)

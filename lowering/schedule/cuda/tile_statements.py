@@ -19,7 +19,7 @@ from mlirtri.lowering.schedule.imperative.accesses import is_scalar
 from mlirtri.lowering.schedule.imperative.interchange import FINISHED
 from mlirtri.lowering.tir.linear_forms import largest_extent
 from mlirtri.lowering.tir.primfunc import buffer as declare
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, location_of, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     INDEPENDENT,
@@ -29,6 +29,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Node,
     Stmt,
     TensorLoad,
+    ir,
     structural_map,
     structural_walk,
     tirx,
@@ -138,7 +139,8 @@ class BlockStatements:
 
     def _leaf(self, statement: Stmt, pending: _Pending) -> tuple[Any, _Pending]:
         before, pending = self._barrier(statement, pending)
-        return sequence(*before, self._mapped(statement)), pending
+        location = location_of(statement)
+        return sequence(*(_located(part, location) for part in (*before, self._mapped(statement)))), pending
 
     def _barrier(self, node: Node, pending: _Pending) -> tuple[list[Any], _Pending]:
         """Return a barrier if the statement needs one before it, and what is pending after the statement."""
@@ -220,6 +222,13 @@ class BlockStatements:
         count = tirx.floordiv(total + index(self.threads - 1), index(self.threads))
         location = {name: line for name, line in loop.annotations.items() if name == LOCATION}
         return tirx.For(iteration, index(0), count, tirx.ForKind.SERIAL, statement, annotations=location)
+
+
+def _located(mapped: Any, location: str) -> Any:
+    """Return a statement with its location, which a loop that has it already keeps unless it runs once."""
+    if not location or (isinstance(mapped, tirx.For) and not (_is_number(mapped.extent) and int(mapped.extent) == 1)):
+        return mapped
+    return tirx.AttrStmt(index(0), LOCATION, ir.StringImm(location), mapped)
 
 
 def _divisible(loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:
