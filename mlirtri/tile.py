@@ -22,15 +22,17 @@ if TYPE_CHECKING:
     from mlirtri.kernels.jit import JitFunction
 
 __all__ = [
-    "GemmWarpPolicy", "Ref", "StridedTensor", "Tensor", "compile", "dyn", "dynamic", "jit", "macro", "prim_func", "ptr"
+    "GemmWarpPolicy", "PassConfigKey", "Ref", "StridedTensor", "Tensor", "compile", "dyn", "dynamic", "jit", "macro",
+    "prim_func", "ptr",
 ]  # fmt: skip
 
 TILE_FUNCTIONS = (
     "Cast", "Kernel", "Parallel", "Pipelined", "Select", "alloc_fragment", "alloc_local", "alloc_shared", "alloc_var",
-    "annotate_l2_hit_ratio", "annotate_layout", "atomic_add", "atomic_max", "atomic_min", "cast", "ceildiv", "clamp",
-    "clear", "copy", "cumsum", "disable_warp_group_reg_alloc", "empty", "fill", "gemm", "grid", "if_then_else",
-    "infinity", "max", "min", "reduce_absmax", "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "reshape",
-    "serial", "sync_threads", "unroll", "use_swizzle", "vectorized", "view",
+    "annotate_l2_hit_ratio", "annotate_layout", "assume", "atomic_add", "atomic_max", "atomic_min", "cast", "ceildiv",
+    "clamp", "clear", "copy", "cumsum", "disable_warp_group_reg_alloc", "empty", "fill", "gemm", "grid",
+    "if_then_else", "infinity", "max", "max_value", "min", "min_value", "no_set_max_nreg", "reduce_absmax",
+    "reduce_abssum", "reduce_max", "reduce_min", "reduce_sum", "reshape", "serial", "set_max_nreg", "sync_threads",
+    "unroll", "use_swizzle", "vectorized", "view",
 )  # fmt: skip
 """The functions that only tile kernels have; `lowering.frontend.tile_language.function_table` implements them."""
 ELEMENTWISE = {
@@ -52,6 +54,17 @@ class GemmWarpPolicy(Enum):
     Square = 0
     FullRow = 1
     FullCol = 2
+
+
+class _NamesOfOptions(type):
+    def __getattr__(cls, name: str) -> str:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return name
+
+
+class PassConfigKey(metaclass=_NamesOfOptions):
+    """The names of options of TileLang's compiler, for `pass_configs=` of `jit`, which is accepted and not read."""
 
 
 class _TensorFactory(type(_Tensor)):

@@ -6,6 +6,9 @@ from functools import reduce
 from math import inf
 from typing import Any
 
+from ml_dtypes import finfo, iinfo
+
+from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.frontend.semantics.axes import is_index
@@ -42,6 +45,22 @@ def infinity(b: Language, dtype: object = "float32") -> float:
     if not dtype_of_tile(dtype).is_float:
         raise KernelTypeError(f"{dtype_of_tile(dtype)} has no infinity", help="write a number")
     return inf
+
+
+def max_value(b: Language, dtype: object) -> float | int:
+    """Return the largest finite number of a dtype."""
+    return _limit(dtype_of_tile(dtype), "max")
+
+
+def min_value(b: Language, dtype: object) -> float | int:
+    """Return the smallest finite number of a dtype."""
+    return _limit(dtype_of_tile(dtype), "min")
+
+
+def _limit(dtype: DType, which: str) -> float | int:
+    if dtype.is_float:
+        return float(getattr(finfo(dtype.numpy), which))
+    return int(getattr(iinfo(dtype.numpy), which)) if dtype.name != "bool" else int(which == "max")
 
 
 def greatest(b: Language, *values: KernelValue) -> KernelValue:

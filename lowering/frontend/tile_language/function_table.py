@@ -67,7 +67,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reduce_absmax": reductions.reduction("max", "maximum", absolute=True),
     "reduce_abssum": reductions.reduction("sum", "add", absolute=True),
     "ceildiv": elements.ceildiv, "if_then_else": elements.choose, "Select": elements.choose, "cast": elements.cast,
-    "Cast": elements.cast, "infinity": elements.infinity, "max": elements.greatest, "min": elements.least,
+    "Cast": elements.cast, "infinity": elements.infinity,
+    "max_value": elements.max_value, "min_value": elements.min_value, "max": elements.greatest, "min": elements.least,
     "clamp": elements.clamp, "Tensor": allocation.in_shape, "empty": allocation.empty, "reshape": allocation.reshaped,
     "view": allocation.reshaped,
 }  # fmt: skip
@@ -76,13 +77,14 @@ ATOMIC = {"atomic_add": "add", "atomic_max": "maximum", "atomic_min": "minimum"}
 """Updates of elements or tiles that several blocks make, by the function of elements that combines."""
 TAKES_REGIONS = frozenset({"copy", *ATOMIC})
 """Functions whose operands are regions of arrays."""
-HINTS = frozenset(
-    {"use_swizzle", "annotate_layout", "annotate_l2_hit_ratio", "sync_threads", "disable_warp_group_reg_alloc"}
-)
+HINTS = frozenset({
+    "use_swizzle", "annotate_layout", "annotate_l2_hit_ratio", "sync_threads", "disable_warp_group_reg_alloc",
+    "no_set_max_nreg", "set_max_nreg", "assume",
+})  # fmt: skip
 """Statements that say how to run on a GPU, and change no result; their arguments are not read."""
 ANYWHERE = frozenset({
-    "Kernel", "ceildiv", "if_then_else", "Select", "cast", "Cast", "infinity", "max", "min", "clamp", "Tensor", "empty",
-    "reshape", "view",
+    "Kernel", "ceildiv", "if_then_else", "Select", "cast", "Cast", "infinity", "max", "max_value", "min", "min_value",
+    "clamp", "Tensor", "empty", "reshape", "view",
 })  # fmt: skip
 """Functions that may be called outside of a tile kernel."""
 TILES = ("tile", "A", "B", "C", "src", "dst")

@@ -239,3 +239,23 @@ def test_an_element_that_was_read_stays_what_it_was_on_torch_tensors(pipeline):
     x, out = torch.arange(16.0) / 8, torch.zeros(16)
     kernel(x, out)
     torch.testing.assert_close(out, x.clamp(min=1) - x)
+
+
+@PIPELINES
+def test_limits_of_dtypes_and_hints(pipeline):
+    def limits(x, out):
+        with T.Kernel(1, threads=64):
+            tile = T.alloc_fragment((5,), "float32")
+            T.no_set_max_nreg()
+            T.set_max_nreg(240, 1)
+            T.assume(x[0] > 0)
+            for i in T.Parallel(5):
+                tile[i] = T.if_then_else(
+                    i < 1, T.max_value("float16"), T.if_then_else(i < 3, T.min_value("int8"), x[i])
+                )
+            T.copy(tile, out)
+
+    assert T.PassConfigKey.TL_ENABLE_FAST_MATH == "TL_ENABLE_FAST_MATH"
+    x, out = torch.arange(5.0), torch.zeros(5)
+    mt.jit(limits, pipeline=pipeline)(x, out)
+    assert out.tolist() == [65504.0, -128.0, -128.0, 3.0, 4.0]
