@@ -161,6 +161,12 @@ KIND_RANKS = {"b": 0, "u": 1, "i": 2, "f": 3, "v": 3, "c": 4}
 """By kind of dtype: a lower one casts to a higher one under NumPy's rule ``same_kind``."""
 
 
+def is_same_kind(semantics: str, source: DType, target: DType) -> bool:
+    """Return whether an update in place may cast: NumPy's rule ``same_kind``; torch's is blind to signs."""
+    ranks = KIND_RANKS if semantics == "numpy" else KIND_RANKS | {"u": KIND_RANKS["i"]}
+    return ranks[source.kind] <= ranks[target.kind]
+
+
 def find_dtype(dtype_like: object) -> DType | None:
     """Return the dtype that `dtype_like` names, or None where it names none."""
     if isinstance(dtype_like, DType):

@@ -41,7 +41,7 @@ from mlirtri.lowering.frontend.library_calls import (
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold, is_integer, is_weak, predicate_of
 from mlirtri.lowering.frontend.scope import BUILTINS
-from mlirtri.lowering.frontend.semantics.builder import Language, describe, kind_of
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.debugging import stop_in_debugger
 from mlirtri.lowering.frontend.semantics.merging import flat
 from mlirtri.lowering.frontend.semantics.storage import (
@@ -373,9 +373,7 @@ def _isinstance(b: Language, value: Any, kinds: Any) -> bool:
             f"whether {describe(value)} is an array or a number depends on what ran before", help="compare x.dtype"
         )
     if value.weak:
-        return issubclass(
-            {"bool": bool, "int": int, "float": float, "complex": complex}[kind_of(value)], tuple(classes)
-        )
+        return issubclass(value.type.dtype.python, tuple(classes))
     if b.semantics == "torch":
         return issubclass(sys.modules["torch"].Tensor, tuple(classes)) if "torch" in sys.modules else False
     return issubclass(np.ndarray if is_array(value) else value.type.dtype.numpy.type, tuple(classes))

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.dialect.base.dtypes import DTYPES, KIND_RANKS, DType
-from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.base.dtypes import DTYPES, DType, is_same_kind
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
@@ -129,7 +128,7 @@ def write_result(b: Language, name: str, target: TriValue, result: Any) -> None:
     """
     new = b.tensor(storage.as_new_array(result))
     is_numpys = name.startswith(("numpy.", "ndarray."))
-    if (not is_numpys or name in _SAME_KIND) and not _is_same_kind(b, new.type, target.type):
+    if (not is_numpys or name in _SAME_KIND) and not is_same_kind(b.semantics, new.type.dtype, target.type.dtype):
         raise KernelTypeError(
             f"{name} gives {new.type}, which does not fit into {target.type}",
             help="write y[...] = …, which casts, or give it an array of the result's dtype",
@@ -139,11 +138,6 @@ def write_result(b: Language, name: str, target: TriValue, result: Any) -> None:
 
 _SAME_KIND = {"numpy.clip", *(f"numpy.{name}" for name in dir(np) if isinstance(getattr(np, name), np.ufunc))}
 """NumPy's functions that do not cast what they write to a lower kind."""
-
-
-def _is_same_kind(b: Language, source: TensorType, target: TensorType) -> bool:
-    ranks = KIND_RANKS if b.semantics == "numpy" else KIND_RANKS | {"u": KIND_RANKS["i"]}
-    return ranks[source.dtype.kind] <= ranks[target.dtype.kind]
 
 
 def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from mlirtri.dialect.base.dtypes import DType
+from mlirtri.dialect.base.dtypes import DType, is_same_kind
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import KernelValue, TriValue
@@ -376,7 +376,7 @@ def _check_update(b: Language, old: TriValue, new: Any, node: ast.AugAssign) -> 
     target = ast.unparse(node.target)
     # One element of a NumPy array is a scalar: the update is an assignment, which casts.
     is_number = b.semantics == "numpy" and not old.type.rank and not has_memory(old)
-    is_wider = _kind_rank(update.type.dtype) > _kind_rank(old.type.dtype) and not is_number
+    is_wider = not is_number and not is_same_kind(b.semantics, update.type.dtype, old.type.dtype)
     if is_wider or not _may_be_equal(update.type.shape, old.type.shape):
         raise KernelTypeError(
             f"`{ast.unparse(node)}` is {update.type}, which does not fit into {target!r}, {old.type}",
@@ -393,7 +393,3 @@ OPERATOR_SIGNS = {
 def _may_be_equal(shape: tuple[int | Size, ...], other: tuple[int | Size, ...]) -> bool:
     pairs = zip(shape, other, strict=False)
     return len(shape) == len(other) and all(x == y or is_dynamic(x) or is_dynamic(y) for x, y in pairs)
-
-
-def _kind_rank(dtype: DType) -> int:
-    return 0 if dtype.is_bool else 1 if dtype.is_integer else 2 if dtype.is_float else 3

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlirtri.lowering.bridge.scalar.floats import equal
-from mlirtri.lowering.bridge.scalar.scalar_rules import hide_zero
+from mlirtri.lowering.bridge.scalar.scalar_rules import hide_zero, same_bits
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
 from mlirtri.lowering.tir.blocks import BlockFacts, NotStaticLoopsError, leaf_blocks
 from mlirtri.lowering.tir.product_recognition import OP_PATTERN
@@ -78,6 +78,10 @@ def _rewritten(node: Node) -> Any:
         return node
     if dtype.startswith("float") and isinstance(node, tirx.Sub):
         return difference(node.a, node.b)
+    if dtype.startswith("uint") and (signed := dtype.removeprefix("u")) in TWICE_AS_WIDE:
+        # The simplifier multiplies constants of unsigned chains, and takes a difference for a negative number.
+        operands = [same_bits(operand, signed) for operand in (node.a, node.b)]
+        return same_bits(wrapped(type(node), *operands), dtype)
     can_overflow = dtype in TWICE_AS_WIDE and not is_exact(node.a, node.b)
     return wrapped(type(node), node.a, node.b) if can_overflow else node
 

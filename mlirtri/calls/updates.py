@@ -63,7 +63,7 @@ class Updates:
         if problem is None and self.strided[number] and _interleaves(argument):
             problem = "may have several elements at one address: an axis steps over fewer elements than others span"
         if problem is None and number in self.ordered and not _lies_in_order(argument):
-            problem = "and of which it writes a view in another shape, is not contiguous: NumPy would copy it there"
+            problem = "and of which it has a view in another shape, is not contiguous: NumPy would copy it there"
         if problem:
             raise ArgumentMismatchError(
                 f"{name}(): {self.names[number]!r}, which the kernel writes, {problem}", help="pass a copy"

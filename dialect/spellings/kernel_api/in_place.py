@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.base.dtypes import DTYPES, KIND_RANKS
+from mlirtri.dialect.base.dtypes import DTYPES, is_same_kind
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import (
     Argument,
@@ -42,8 +42,7 @@ register("ndarray.fill", lambda b, a, value: _everywhere(b, a, value), "broadcas
 @spelling("numpy.copyto", ops="broadcast_to cast where", writes=True)
 def _(b, dst, src, casting="same_kind", where=True):
     src = as_array(b, src)
-    kinds = (b.type_of(src).dtype.kind, b.type_of(dst).dtype.kind)
-    if casting != "unsafe" and KIND_RANKS[kinds[0]] > KIND_RANKS[kinds[1]]:
+    if casting != "unsafe" and not is_same_kind("numpy", b.type_of(src).dtype, b.type_of(dst).dtype):
         b.fail(f"{b.type_of(src)} does not fit into {b.type_of(dst)}", help="say casting='unsafe', or y[...] = x")
     new = b.broadcast_to(b.cast(src, b.type_of(dst).dtype), helpers.shape_of(b, dst))
     return new if where is True else b.where(where, new, dst)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial, reduce
 from math import inf
 from types import ModuleType
@@ -163,7 +164,7 @@ class Language:
     def elementwise(self, name: str, *operands: KernelValue, **attributes: KernelValue) -> KernelValue:
         """Cast the operands, emit the operation and cast the result by the promotion rules of the semantics."""
         if name in _COMPARISONS and self.semantics == "numpy":
-            operands = _infinite_beyond_64_bits(operands)
+            operands = _strong_where_wider(_infinite_beyond_64_bits(operands))
         plan = promotion.result_dtypes(self.semantics, name, [self.operand(x) for x in operands])
         if plan.mixed_signs:
             return self._compare_signs(name, operands, plan)
@@ -326,9 +327,25 @@ def _infinite_beyond_64_bits(operands: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple((inf if x > 0 else -inf) if beyond else x for x, beyond in pairs)
 
 
+def _strong_where_wider(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Make int64 tensors of run-time Python ints that the other operand's dtype may not hold: NumPy compares values."""
+    strong = [x.type.dtype for x in operands if isinstance(x, TriValue) and not x.weak and x.type.dtype.is_integer]
+    if len(strong) != 1 or strong[0].name == "int64":
+        return operands
+    return tuple(replace(x, weak=False) if _may_exceed(x, strong[0]) else x for x in operands)
+
+
+def _may_exceed(x: Any, dtype: DType) -> bool:
+    """Return whether a run-time Python int may be one that a dtype does not hold."""
+    if not isinstance(x, TriValue) or not x.weak or not x.type.dtype.is_integer:
+        return False
+    bounds = (None, None) if x.linear is None else (x.linear.least(), x.linear.most())
+    return not all(bound is not None and dtype.holds(bound) for bound in bounds)
+
+
 def kind_of(x: TriValue) -> str:
-    """Return the kind of Python number of a weak tensor."""
-    return {"b": "bool", "i": "int", "f": "float", "c": "complex"}[x.type.dtype.kind]
+    """Return the kind of Python number that an element of a tensor is: `bool`, `int`, `float` or `complex`."""
+    return x.type.dtype.python.__name__
 
 
 def _literal(x: bool | int | float | complex, dtype: DType | None) -> bool | int | float | complex:

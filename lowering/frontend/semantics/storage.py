@@ -42,7 +42,7 @@ class Storage:
     is_written: bool = False
     """Whether the user wrote to it: loops and branches also yield unwritten memory."""
     is_ordered: bool = False
-    """Whether a reshaped view was written, which is a view only if the memory is contiguous."""
+    """Whether a reshaped view was written, or read after a write, which is a view only if the memory is contiguous."""
     frozen: str | None = None
     """The reason why it cannot be written: the meaning of a write is not known at compile time."""
     mirrored: dict[Storage, int] = field(default_factory=dict)
@@ -149,8 +149,7 @@ class Memory:
             update = step.write(b, level, update)
         self.put(storage, update)
         storage.is_written = True
-        if any(step.op in ("reshape", "dynamic_reshape") and step.moves_axes for step in view.steps):
-            storage.is_ordered = True
+        storage.is_ordered |= _moves_axes(view)
 
     def put(self, storage: Storage, value: TriValue) -> None:
         for journal in self.journals:
@@ -185,6 +184,11 @@ def _note_tile(content: ir.Value, space: str, first: ir.Value) -> None:
         mark(content.owner.operation, space, name_of(first.owner.location))
 
 
+def _moves_axes(view: View) -> bool:
+    """Return whether a view has another shape than its memory, which takes contiguous memory."""
+    return any(step.op in ("reshape", "dynamic_reshape") and step.moves_axes for step in view.steps)
+
+
 def with_memory(value: KernelValue, least_rank: int = 1) -> KernelValue:
     """Return a value to bind to a name: an array of at least this rank without memory gets a storage."""
     if is_container(value):
@@ -207,6 +211,7 @@ def current(b: TriBuilder, value: KernelValue) -> KernelValue:
     view.storage.check()
     if view.is_current:
         return value
+    view.storage.is_ordered |= _moves_axes(view)
     tensor = view.storage.value
     for step in view.steps:
         tensor = step.read(b, tensor)

@@ -198,6 +198,17 @@ def test_views_in_another_shape_need_arguments_in_order(reshaped, tmp_path):
         mt.jit(function, pipeline="mlir")(SQUARE.copy()[:, ::-1], *rest)
 
 
+def test_a_view_in_another_shape_that_is_read_after_a_write_needs_an_argument_in_order():
+    def doubled(a):
+        b = a.reshape(-1)
+        a *= 2
+        return b
+
+    np.testing.assert_array_equal(mt.jit(doubled)(SQUARE.copy()), 2 * SQUARE.ravel())
+    with pytest.raises(mt.KernelError, match="is not contiguous: NumPy would copy it there"):
+        mt.jit(doubled)(SQUARE.copy()[:, ::-1])
+
+
 def test_positions_are_checked_at_run_time():
     def pick(a, p):
         total = 0.0
