@@ -12,7 +12,8 @@ Read in this order:
 - `scope.py`: the value of a name; what a kernel captures.
 - `statements.py`, `expressions.py`, `operators.py`: the handlers of statements, expressions and operators.
 - `containers.py`: lists and dicts that change, their methods and items.
-- `calls.py`, `library_calls.py`, `inlining.py`: calls by kind of callee.
+- `calls.py`, `library_calls.py`, `builtin_calls.py`, `inlining.py`: calls by kind of callee. `generators.py`: `sum` and
+  others of a generator whose elements are known at run time only, as loops; `map` and `filter`.
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
 - `raising.py`: `raise`.
 - `atomics.py`: updates of elements that iterations may share.

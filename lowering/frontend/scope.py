@@ -31,7 +31,7 @@ BUILTINS: dict[str, Any] = {
     name: getattr(builtins, name)
     for name in ("abs", "bool", "divmod", "float", "int", "isinstance", "len", "max", "min", "pow", "range", "round",
                  "sum", "tuple", "list", "enumerate", "zip", "reversed", "complex", "breakpoint", "any",
-                 "all", "str", "sorted", "slice", "dict", "format", "ord", "chr", "bin", "hasattr",
+                 "all", "str", "sorted", "slice", "dict", "format", "ord", "chr", "bin", "hasattr", "map", "filter",
                  "ValueError", "TypeError", "IndexError", "KeyError", "ZeroDivisionError", "RuntimeError",
                  "AssertionError", "NotImplementedError", "OverflowError", "ArithmeticError", "Exception")
 }  # fmt: skip

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
-from mlirtri.lowering.frontend.calls import RUN_TIME_BUILTINS
+from mlirtri.lowering.frontend.builtin_calls import RUN_TIME_BUILTINS
 from mlirtri.lowering.frontend.containers import assign_item, delete_item, extended, item, latest
 from mlirtri.lowering.frontend.context import (
     FunctionContext,

@@ -117,7 +117,7 @@ class _Translation:
         if evaluate is None:
             self.unknown.append((operation, operation.name))
             return lambda state: None
-        if CHECK in operation.attributes:
+        if CHECK in operation.attributes and len(operation.results) == 1:
             check = self.checks.get((operation.attributes[CHECK].value, span_of(operation.location)))
             evaluate = evaluate if check is None else _raising(evaluate, check)
         results = list(operation.results)

@@ -76,6 +76,8 @@ AREAS: dict[str, tuple[Row, ...]] = {
             f"{LOOPS}::arrays_that_shrink"),
         Row("a name first assigned in a loop, read after it", "`UnboundLocalError` after the call if there was no iteration",
             "lowering/frontend/test_maybe_bound.py::test_names_that_some_paths_assign"),
+        Row("`sum`, `any`, `all`, `max`, `min` of a generator, `map`, `filter`", "a loop where a length or condition is "
+            "known at run time only", "lowering/frontend/test_generators.py::of_elements"),
         Row("comprehensions of lists, dicts and sets", "over what is known at compile time", f"{LOOPS}::comprehensions"),
         Row("`else` on a loop", "runs unless the loop ends by `break`", f"{EXITS}::else_of_loops"),
         Row("`while True` without a way out", "", f"{ERRORS}::never ends", refused=True),

@@ -200,16 +200,30 @@ def _(b, x1, x2, /, out=unsupported(), *, where=unsupported(True)):
     return b.floor_divide(x1, x2), b.remainder(x1, x2)
 
 
-@spelling("numpy.round numpy.around", ops="round multiply divide cast")
+@spelling("numpy.round numpy.around", ops="round multiply divide cast power where")
 def _round(b, a, decimals=0, out=unsupported()):
     a = as_array(b, a)
     kind = b.type_of(a)
+    if b.type_of(decimals) is not None:
+        return _round_to(b, a, decimals)
     if decimals == 0 or (kind.dtype.is_integer and decimals > 0):
         return b.round(a)
     # As NumPy: scaled by a power of ten, in float64 for integers, and back.
     first, last = (b.multiply, b.divide) if decimals > 0 else (b.divide, b.multiply)
     scale = 10 ** abs(decimals)
     return b.cast(last(b.round(first(a, scale)), scale), kind.dtype)
+
+
+def _round_to(b, a, decimals):
+    """Round to a number of decimals that is known at run time."""
+    kind = b.type_of(a).dtype
+    # Powers of ten are exact in float64.
+    scale = b.cast(b.power(10.0, b.cast(b.abs(decimals), "float64")), kind if kind.is_inexact else "float64")
+    places = b.divide(b.round(b.multiply(a, scale)), scale)
+    tens = b.multiply(b.round(b.divide(a, scale)), scale)
+    if not kind.is_integer:
+        a = b.where(b.equal(decimals, 0), b.round(a), places)
+    return b.cast(b.where(b.less(decimals, 0), tens, a), kind)
 
 
 @spelling("numpy.where", ops="where")

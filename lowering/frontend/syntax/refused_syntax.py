@@ -40,8 +40,6 @@ INSTEAD_OF_BUILTINS: dict[str, str] = {
     "open": "read files before the call and write them after it",
     "input": "pass it as an argument",
     "sorted": "write numpy.sort(x)",
-    "map": "write a comprehension, or call the function on the whole array",
-    "filter": "write x[mask]",
     "iter": "write a `for` loop",
     "next": "write a `for` loop",
     "type": "compare x.dtype or x.ndim",
