@@ -8,6 +8,7 @@ lowerings.
 Read in this order: the packages `base`, `bindings`, `scalar`, `ops`; then
 
 - `definition.py`: the MLIR dialect, built from the op table; contexts in which it is registered.
+- `working_context.py`: the context that compilations share.
 - `builder.py`: `TriBuilder`, which creates `tri` operations at MLIR's insertion point.
 - `tri.py`: the empty module that MLIR's bindings import for the dialect. `tri.irdl.mlir`: the dialect as IRDL.
 

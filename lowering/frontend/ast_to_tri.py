@@ -16,7 +16,8 @@ from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import func, ir
 from mlirtri.dialect.builder import KernelValue, TriValue
-from mlirtri.dialect.definition import mlir_type, new_context
+from mlirtri.dialect.definition import mlir_type
+from mlirtri.dialect.working_context import working_context
 from mlirtri.errors import KernelTypeError, Span
 from mlirtri.lowering.core.interface import (
     ConstantParameter,
@@ -55,7 +56,7 @@ INT32 = DTYPES["int32"]
 def lower(tree: KernelTree, context: CompileContext) -> ir.Module:
     """Return the `tri` module of a kernel, and set `context.interface`; raises all `KernelError`s of the function."""
     span = span_of_node(tree.file, tree.node)
-    with new_context(), location_of(span):
+    with working_context(), location_of(span):
         module = ir.Module.create()
         types = [mlir_type(parameter.type) for parameter in tree.specialization.tensors]
         with ir.InsertionPoint(module.body):

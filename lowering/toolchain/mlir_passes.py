@@ -18,6 +18,7 @@ from pathlib import Path
 from mlirtri import settings
 from mlirtri.dialect.bindings.locations import callers_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, passmanager, print_module
+from mlirtri.dialect.working_context import leave_context, pass_manager
 from mlirtri.errors import Note, PassFailedError, Span, UnknownOptionError
 from mlirtri.lowering.core.stage import CompileContext
 
@@ -45,17 +46,21 @@ class Pass:
 
 def run_passes(module: ir.Module, passes: Sequence[Pass], context: CompileContext) -> None:
     """Run `passes` on `module` in order, recording the text after each (not when `keep_passes` is off)."""
-    managers = [(step.name, parse_pipeline(in_module(step.pipeline), module.context)) for step in passes]
     if not context.keep_passes:
         together = in_module(",".join(step.pipeline for step in passes))
-        _run(module, parse_pipeline(together, module.context), together, context)
+        _run(module, _manager_of(together, module), together, context)
         return
+    managers = [(step.name, _manager_of(in_module(step.pipeline), module)) for step in passes]
     before = print_module(module)
     for step, (name, manager) in zip(passes, managers, strict=True):
         _run(module, manager, in_module(step.pipeline), context)
         text = print_module(module)
         context.record(name, text, before)
         before = text
+
+
+def _manager_of(pipeline: str, module: ir.Module) -> passmanager.PassManager:
+    return pass_manager(pipeline, module.context, parse_pipeline)
 
 
 def run_rewrite(name: str, rewrite: Callable[[ir.Module], None], module: ir.Module, context: CompileContext) -> None:
@@ -108,6 +113,7 @@ def _run(module: ir.Module, manager: passmanager.PassManager, pipeline: str, con
     try:
         manager.run(module.operation)
     except ir.MLIRError as error:
+        leave_context()
         raise _pass_failed(error, before, pipeline, context) from None
 
 

@@ -88,8 +88,10 @@ def record_of(stage: Stage, ir: StageIR, seconds: float) -> StageRecord:
     """Return the record of a stage; MLIR is printed now, before the next lowering changes it."""
     record = StageRecord(stage, seconds, ir)
     if stage.kind == "mlir":
+        from mlirtri.dialect.working_context import note_letters  # loads MLIR
+
         record.readable()
-        record.complete()
+        note_letters(len(record.complete()))
         record.ir = None
     return record
 
