@@ -39,6 +39,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     module = run_isolated(module, SIMPLER, context)
     with module.context, ir.Location.unknown():
         run_rewrite("without-trivial-operations", _fold_trivial, module, context)
+        run_rewrite("sums-of-booleans", _or_booleans, module, context)
         run_rewrite("signs-as-attributes", _note_signs, module, context)
     return module
 
@@ -101,6 +102,16 @@ def _values(operation: ir.Operation) -> list[ir.Value] | None:
         # StableHLO requires the initial values to be identities of the reduction.
         return list(operation.operands)[: len(types)]
     return None
+
+
+def _or_booleans(module: ir.Module) -> None:
+    """Replace sums of booleans: StableHLO defines them as a logical or, and upstream adds numbers of one bit."""
+    for operation in operations_named(module, "stablehlo.add"):
+        kind = operation.results[0].type
+        if str(ir.ShapedType(kind).element_type) == "i1":
+            with operation.location, ir.InsertionPoint(operation):
+                either = ir.Operation.create("stablehlo.or", [kind], list(operation.operands)).result
+            replace(operation, [either])
 
 
 def _is_empty(type_: ir.Type) -> bool:

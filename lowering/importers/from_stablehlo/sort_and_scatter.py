@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg_fill, operations_named, scatter_dimensions, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
@@ -129,6 +131,29 @@ def _selected(operation: ir.Operation) -> Sequence[ir.Value]:
         return list(branch.results)
 
     return loop_nest(sizes_of(source), [filled], add_to_selected)
+
+
+def pad_windows_apart(module: ir.Module) -> None:
+    """Give windows that do not overlap a padding that moves none of them, in place.
+
+    Upstream lowers such a `select_and_scatter` only where nothing is padded, and wrongly: it selects the last among
+    equal elements, and fails for unsigned ones. With a padding it is left to `REWRITES`.
+    """
+    for operation in operations_named(module, "stablehlo.select_and_scatter"):
+        shape = operation.operands[0].type.shape
+        window, strides = (
+            numbers_of(operation, name, [1] * len(shape)) for name in ("window_dimensions", "window_strides")
+        )
+        padding = numbers_of(operation, "padding", [0] * 2 * len(shape))
+        apart = [axis for axis, stride in enumerate(strides) if stride > 1 and stride >= window[axis]]
+        if not apart or any(padding):
+            continue
+        axis = apart[0]
+        remainder = (shape[axis] - window[axis]) % strides[axis]
+        padding[2 * axis + 1] = 1 if remainder + 1 < strides[axis] else -1
+        with operation.context:
+            numbers = np.array(padding, np.int64).reshape(-1, 2)
+            operation.attributes["padding"] = ir.DenseIntElementsAttr.get(numbers)
 
 
 def _select_element(operation: ir.Operation, corner: Values, offset: Values, best: Values) -> Values:

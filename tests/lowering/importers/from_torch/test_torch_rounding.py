@@ -33,6 +33,10 @@ def moved(x):
     return 0.7 // x, torch.hypot(x, x + 1), torch.arange(0.1, 5, 0.3, dtype=x.dtype), x.sub(x, alpha=0.3)
 
 
+def steps(x):
+    return torch.linspace(-2, 4.3, 50, dtype=x.dtype), torch.linspace(x[3], 4.3, 333, dtype=x.dtype)
+
+
 class Program(torch.nn.Module):
     def __init__(self, function):
         super().__init__()
@@ -65,9 +69,9 @@ def check(results, expected, units):
 def test_programs_round_as_eager(dtype):
     x = numbers(dtype)
     # Sums are fused multiply-adds in eager fp32; logarithms are of two libraries.
-    for functions, units in (((comparisons, divisions, activations), 0), ((sums, shrunk, moved), 2)):
+    for functions, units in (((comparisons, divisions, activations, steps), 0), ((sums, shrunk, moved), 2)):
         if dtype == torch.float32:
-            functions = tuple(function for function in functions if function not in (activations, moved))
+            functions = tuple(function for function in functions if function not in (activations, moved, steps))
         whole = lambda x, functions=functions: sum((function(x) for function in functions), ())  # noqa: E731
         results = mt.from_torch(Program(whole), (x,)).compile(pipeline="mlir")(x)
         check(results, whole(x), units)

@@ -40,6 +40,18 @@ def reciprocal(x: Tensor) -> Tensor:
     return torch.ones((), dtype=result, device=x.device) / x
 
 
+@decomposes(*(getattr(aten.linspace, name) for name in aten.linspace.overloads() if not name.endswith("out")))
+def linspace(start: Operand, end: Operand, steps: int, *, dtype: torch.dtype | None = None, **rest: Any) -> Tensor:
+    """Return ``start + step * i``, and from the middle on ``end - step * …``; eager rounds each step of halves."""
+    kind = dtype or torch.get_default_dtype()
+    if kind not in HALVES or steps < 2:
+        return torch._refs.linspace(start, end, steps, dtype=kind, **rest)
+    first, last = (x.to(kind) if isinstance(x, Tensor) else torch.full((), x, dtype=kind) for x in (start, end))
+    step, position = (last - first) / (steps - 1), torch.arange(steps)
+    rising, falling = first + step * position.to(kind), last - step * (steps - 1 - position).to(kind)
+    return torch.where(position < steps // 2, rising, falling)
+
+
 @decomposes(aten.gelu.default)
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """Return GELU; torch-mlir has four digits of the approximation's constant, and divides by the square root of 2."""
