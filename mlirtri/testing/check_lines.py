@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 NAME = r"[A-Za-z0-9_.$-]+"
 """A name of an SSA value or an alias."""
@@ -17,9 +18,11 @@ CAPTURED = "[^ ,:)]+"
 """The same for FileCheck, short since it is on every line."""
 _BANNER = re.compile(r"^(?://|#|;) (===== .* =====)$", re.MULTILINE)
 """What stands above each of several stages."""
-_SOURCE = r"[\w.+@-]+\.(?:py|mlir|onnx|pt2|stablehlo|tosa)"
-_FILE = re.compile(rf"(?:/[\w.+@-]+)*/({_SOURCE}\"?)(:\d+)?|(?<![\w./+@-])({_SOURCE})(?=:\d)(:\d+)")
-"""A file on this machine, with a line; or without its folder, with one."""
+_SUFFIX = r"\.(?:py|mlir|onnx|pt2|stablehlo|tosa)"
+_FILE = re.compile(rf"(?:/[\w.+@-]+)*/[\w.+@-]+({_SUFFIX}\"?)(:\d+)?|(?<![\w./+@-])[\w.+@-]+({_SUFFIX})(?=:\d)(:\d+)")
+"""A file on this machine, with a line; or without its folder, with one. Its suffix is captured."""
+_OF_THE_RUNTIME = re.compile(r"^define .*@__(?!tvm_parallel_lambda)\w+\(")
+"""A function of LLVM IR that is in every kernel: checks of arguments, errors, conversions of halves."""
 _LONG = re.compile(r'(dense(?:_resource)?<)[^<>]{200,}(>)|"(?:0x)[0-9A-Fa-f]{64,}"')
 _BLOCK = re.compile(r"(\.LBB)\d+_\d+")
 
@@ -40,7 +43,8 @@ def check_lines(text: str, prefix: str, keep: str | None = None, prefixes: Colle
 
     With `keep`, a regular expression, only labels and lines that it finds become directives. Without it, assembly is
     checked for functions and their arithmetic on vectors alone, on scalars where no function has any on vectors:
-    registers, widths and order are those of this CPU.
+    registers, widths and order are those of this CPU. Functions of the runtime are left out where `keep` finds nothing
+    in them: checks of arguments are of no test's kernel.
     `prefixes` are all of the file; no variable is called like one, for ``[[A:`` would be a directive of it.
     """
     reserved = frozenset((prefix, *prefixes))
@@ -59,12 +63,23 @@ def _section(text: str, prefix: str, keep: str | None, reserved: frozenset[str])
         lines = lines or [line for line in scan(text) if line.is_label]
         return [each for line in lines for each in _directives(line, prefix, False, names(text))]
     lines = [line for line in scan(text) if line.is_label or keep is None or re.search(keep, line.text)]
+    lines = _of_kernels(lines, is_whole=keep is None) if scan is _llvm else lines
     scope, directives, previous = replace(names(text), reserved=reserved), [], None
     for line in lines:
         is_next = previous is not None and line.number == previous.number + 1
         directives += _directives(line, prefix, is_next, scope)
         previous = line
     return directives
+
+
+def _of_kernels(lines: list[Line], is_whole: bool) -> list[Line]:
+    """Return the lines of LLVM IR without functions of the runtime: all, or those of which only labels are left."""
+    kept: list[Line] = []
+    starts = [number for number, line in enumerate(lines) if line.is_label]
+    for start, end in pairwise([*starts, len(lines)]):
+        if not _OF_THE_RUNTIME.match(lines[start].text) or (not is_whole and end > start + 1):
+            kept += lines[start:end]
+    return kept or lines
 
 
 def _directives(line: Line, prefix: str, is_next: bool, scope: Names) -> list[str]:
@@ -99,15 +114,15 @@ def literal(text: str) -> str:
 
 
 def _loosened(match: re.Match[str]) -> str:
-    file, line, name, _, before, after, block = match.groups()
+    suffix, line, bare_suffix, _, before, after, block = match.groups()
     if block is not None:
         return f"{block}{{{{[0-9]+_[0-9]+}}}}"
-    if name is not None:
-        return f"{name}:{{{{[0-9]+}}}}"
-    if file is None:
+    if bare_suffix is not None:
+        return f'{{{{[^"]*}}}}{bare_suffix}:{{{{[0-9]+}}}}'
+    if suffix is None:
         return f"{before or ''}{{{{.*}}}}{after or ''}"
-    # A line moves with every edit above it; the column stays.
-    return f"{{{{.*}}}}{file}{':{{[0-9]+}}' if line else ''}"
+    # A copy of the test has another name, and a line moves with every edit above it; the column stays.
+    return f'{{{{[^"]*}}}}{suffix}{":{{[0-9]+}}" if line else ""}'
 
 
 def _escaped(text: str) -> str:

@@ -108,12 +108,12 @@ def test_a_text_passes_its_directives_and_a_changed_one_does_not(text, other):
     ("text", "changes"),
     [
         (MLIR, {"%1": "%11", "%in": "%a_0", "#map": "#map5", '/home/me/k.py":3': '/k.py":44'}),
-        (TVMSCRIPT, {"/tmp/q.py:4": "/home/me/q.py:9"}),
+        (TVMSCRIPT, {"/tmp/q.py:4": "/home/me/copy of.py:9"}),
         (LLVM, {"%0": "%7", "!15": "!22", "#0": "#1"}),
         (ASSEMBLY, {"LBB0_1": "LBB3_2", "Ltmp0": "Ltmp9"}),
         (CUDA, {"/tmp/q.py:4": "/q.py:9", '4 "/tmp/': '9 "/'}),
         (ERROR, {"/home/me/k.py:7": "/k.py:12"}),
-        (TVMSCRIPT.replace("/tmp/", ""), {"q.py:4": "q.py:19"}),
+        (TVMSCRIPT.replace("/tmp/", ""), {"q.py:4": "copy.py:19"}),
         (ERROR.replace("/home/me/", ""), {"k.py:7": "k.py:12"}),
     ],
     ids=[
@@ -132,6 +132,23 @@ def test_names_paths_and_numbers_that_move_are_left_open(text, changes):
     for before, after in changes.items():
         assert before in text
         assert passes(text.replace(before, after), directives), (before, after)
+
+
+def test_llvm_functions_of_the_runtime_are_left_out():
+    """Checks of arguments, errors and conversions of halves are in every kernel."""
+    body = LLVM.partition("define ")[2].partition("!5 =")[0]
+    runtime = "".join(
+        f"define {body.replace('@f(', f'@{name}(')}" for name in ("__tvm_ffi_f", "__tvm_set_raised_6", "__truncsfhf2")
+    )
+    task = f"define {body.replace('@f(', '@__tvm_parallel_lambda(')}"
+    directives = check_lines(f"{LLVM}{runtime}{task}", "CHECK")
+    labels = [line for line in directives if "-LABEL" in line]
+    assert labels == ["CHECK-LABEL: define i32 @f(", "CHECK-LABEL: define i32 @__tvm_parallel_lambda("]
+    assert passes(f"{LLVM}{runtime}{task}", directives)
+    asked = check_lines(f"{LLVM}{runtime}", "CHECK", keep="icmp")
+    assert "CHECK-LABEL: define i32 @__tvm_ffi_f(" in asked
+    assert not any("__tvm_ffi_f" in line for line in check_lines(f"{LLVM}{runtime}", "CHECK", keep="fadd"))
+    assert any("__tvm_ffi_f" in line for line in check_lines(runtime, "CHECK"))
 
 
 def test_mlir_in_full():
