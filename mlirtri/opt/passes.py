@@ -57,7 +57,7 @@ def _steps(path: str, plan: Plan, options: Options, context: ir.Context, reports
     if options.on("emit-bytecode"):
         return _bytecode(module, path)
     limit = options.values.get("mlir-elide-elementsattrs-if-larger")
-    return module.operation.get_asm(
+    text = module.operation.get_asm(
         enable_debug_info=options.on("mlir-print-debuginfo"),
         pretty_debug_info=options.on("mlir-pretty-debuginfo"),
         print_generic_op_form=options.on("mlir-print-op-generic"),
@@ -65,6 +65,7 @@ def _steps(path: str, plan: Plan, options: Options, context: ir.Context, reports
         use_name_loc_as_prefix=options.on("mlir-use-nameloc-as-prefix"),
         large_elements_limit=None if limit is None else int(limit),
     )
+    return text if text.endswith("\n") else f"{text}\n"  # with locations in place MLIR ends with none
 
 
 def _bytecode(module: ir.Module, path: str) -> bytes:

@@ -62,7 +62,8 @@ def _elements(pipeline: str, context: ir.Context) -> list[str]:
             parse_pipeline(pipeline, context)
         except UnknownOptionError as error:
             if match := _UNREGISTERED.search(str(error)):
-                raise UsageError(f"{error}\n{offer(passes_near(match[1]))}") from None
+                error.help = f"{offer(passes_near(match[1]))}{error.help}"
+                raise UsageError(str(error)) from None
             raise
     return elements_of(pipeline)
 

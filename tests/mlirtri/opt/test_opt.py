@@ -76,7 +76,9 @@ def test_function_pass_is_nested_by_itself(call):
 
 def test_options_of_printing(call):
     assert '"builtin.module"()' in call(GOOD, "--mlir-print-op-generic")[1]
-    assert 'loc("<stdin>":3:8)' in call(GOOD, "--mlir-print-debuginfo", "--mlir-print-local-scope")[1]
+    in_place = call(GOOD, "--mlir-print-debuginfo", "--mlir-print-local-scope")[1]
+    assert 'loc("<stdin>":3:8)' in in_place
+    assert in_place.endswith(")\n")
     assert '/in.mlir":3:8)' in call(GOOD, "--mlir-print-debuginfo", "--mlir-print-local-scope", "FILE")[1]
 
 
@@ -165,6 +167,7 @@ def test_missing_files_are_named(call):
         (["--no-such-pass"], "--no-such-pass is neither an option nor a pass"),
         (["--pass-pipeline=builtin.module(no-such-pass)"], "'no-such-pass' does not refer to a registered pass"),
         (["--pass-pipeline=builtin.module("], "is refused"),
+        (["--pass-pipeline=builtin.module(canonicaliz)"], "help: did you mean 'canonicalize'? passes are spelled"),
         (["--pass-pipeline=builtin.module(func.func(tosa-to-linalg-pipeline))"], "runs on modules only"),
         (["--cse", "--pass-pipeline=builtin.module(cse)"], "cannot stand beside --pass-pipeline"),
         (["--canonicalize=no-such-option=1"], "no such option no-such-option"),
