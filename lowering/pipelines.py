@@ -213,7 +213,8 @@ def pipeline_of_import(source: str, pipeline: Pipeline) -> Pipeline:
     """
     front = IMPORT_STAGES[source]
     if pipeline.name == INTERPRETER:
-        raise UnknownOptionError("only Python functions are interpreted", help="unset MLIRTRI_INTERPRET, or compile it")
+        help = "name another pipeline, or unset MLIRTRI_INTERPRET"
+        raise UnknownOptionError("only Python functions are interpreted", help=help)
     if source == "relax" and "relax" in pipeline.names:
         if "linalg" not in pipeline.names:
             return replace(pipeline, stages=(front[0], *pipeline.after("relax").stages))

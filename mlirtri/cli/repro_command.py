@@ -82,7 +82,10 @@ def repro(
     failure = _failure_of(file, expected, arrays, given, chosen)
     if failure is None:
         raise KernelValueError(f"{file} does not fail", help="say with --check-against what it should give")
-    stage, text = _last_stage(file, typed, options_of(*chosen))
+    if failure.kernel is not None:
+        stage, text = _last_text(failure.kernel, _stages(pipeline))
+    else:
+        stage, text = _last_stage(file, typed, options_of(*chosen))
     words = [
         "mlirtri",
         "run",
@@ -112,6 +115,8 @@ class _Failure:
     """The part of it that is the same for a file of another name."""
     inputs: Sequence[str]
     """A line for each argument, where the kernel compiles."""
+    kernel: Kernel | None
+    """None where it does not compile."""
     expected: Mapping[str, np.ndarray] = field(default_factory=dict)
     """What a file says that it should give."""
 
@@ -119,10 +124,14 @@ class _Failure:
 def _failure_of(
     file: str, expected: str | None, arrays: Mapping[str, np.ndarray], given: Mapping[str, Any], chosen: Chosen
 ) -> _Failure | None:
-    """Return how a kernel fails, as a compilation, a call or a comparison; None if it does not."""
+    """Return how a kernel fails, as a compilation, a call or a comparison; None if it does not.
+
+    An option that does not apply to it is no failure: it is raised.
+    """
     from mlirtri.cli.data_files import abstract
 
     inputs: list[str] = []
+    kernel = None
     try:
         kernel = compiled(file, None, {**abstract(arrays), **given}, *chosen)
         values = data_of(kernel, arrays, given)
@@ -132,12 +141,14 @@ def _failure_of(
             return None
         wanted = expected_results(file, None, expected, arrays, given)
         difference = compared(expected, results, wanted)
+    except UnknownOptionError:
+        raise
     except Exception as error:  # whatever it is, it is what has to be reported
         reason = error.message if isinstance(error, KernelError) else str(error)
-        return _Failure(f"{type(error).__name__}: {error}", reason, inputs)
+        return _Failure(f"{type(error).__name__}: {error}", reason, inputs, kernel)
     if difference is None:
         return None
-    return _Failure(difference, difference.partition(": ")[2], inputs, {} if expected in PIPELINES else wanted)
+    return _Failure(difference, difference.partition(": ")[2], inputs, kernel, {} if expected in PIPELINES else wanted)
 
 
 def _tried(output: Path, words: list[str], reason: str) -> int:
@@ -204,11 +215,17 @@ def _last_stage(file: str, given: dict[str, Any], options: Any) -> tuple[str, st
         try:
             kernel: Kernel = compile_program(file, None, given, options, [stage])
             reached = (stage, kernel.compilation.records[stage].complete())
+        except UnknownOptionError:
+            continue  # an imported program has no stages of the frontend
         except KernelError:
-            if reached[1]:
-                break
-            # An imported program has no stages of the frontend.
+            break  # as do all later ones
     return reached
+
+
+def _last_text(kernel: Kernel, stages: Sequence[str]) -> tuple[str, str]:
+    records = kernel.compilation.records
+    last = next(stage for stage in reversed(stages) if stage in records)
+    return last, records[last].complete()
 
 
 def _stages(pipeline: str | None) -> tuple[str, ...]:

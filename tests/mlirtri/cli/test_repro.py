@@ -71,6 +71,13 @@ def test_what_does_not_fail_is_said(capsys):
     assert not Path("packed.py").exists()
 
 
+def test_an_option_that_does_not_apply_is_no_failure(capsys):
+    Path("f.mlir").write_text("func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> }")
+    assert run_command(["repro", "f.mlir", "--check-against=interpreter", "-o", "packed.mlir"]) == 1
+    assert "only Python functions are interpreted\n  help: name another pipeline" in capsys.readouterr().err
+    assert not Path("packed.mlir").exists()
+
+
 USER = """
 from __future__ import annotations
 
