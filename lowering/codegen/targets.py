@@ -52,6 +52,11 @@ def lanes_in_register(*bits: int, least_bits: int = 8) -> int:
     return max(1, vector_bits() // max(least_bits, *bits))
 
 
+def lanes_for(dtype: str) -> int:
+    """Return the number of lanes of a vector register of this dtype."""
+    return lanes_in_register(int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")))
+
+
 def vector_registers() -> int:
     """Return the number of vector registers: 32 with AVX-512 and on 64-bit ARM, else 16."""
     return 32 if vector_bits() == 512 or cpu_features() & {"neon", "sve"} else 16

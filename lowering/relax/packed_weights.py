@@ -17,10 +17,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.relax.product_operands import with_regions_of
-from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels_first
-from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_channels_last
-from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
-from mlirtri.lowering.schedule.cpu.matmul.packed_weights import WeightLayout, weight_layout
+from mlirtri.lowering.schedule.fusable_forms import is_convolution
+from mlirtri.lowering.schedule.products.packed_weights import WeightLayout, weight_layout
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.primfunc import LoopAxis, Statements, buffer, build, load, store
 from mlirtri.lowering.tir.product_recognition import Product, find_product
@@ -168,7 +166,7 @@ def _products(function: PrimFunc) -> list[Product]:
 def _operand(function: PrimFunc, product: Product) -> _Operand | None:
     """Return how a product reads a parameter of its function packed; None where it reads none so."""
     right = product.right
-    if not isinstance(right, TensorLoad) or _is_convolution(product):
+    if not isinstance(right, TensorLoad) or is_convolution(product):
         return None
     position = next((n for n, parameter in enumerate(function.params) if parameter.same_as(right.source)), None)
     layout = None if position is None else weight_layout(product, right.source)
@@ -177,10 +175,6 @@ def _operand(function: PrimFunc, product: Product) -> _Operand | None:
     axes = [layout.column, *layout.reduced]
     order = tuple(next((n for n, axis in enumerate(axes) if axis.variable.same_as(i)), -1) for i in right.indices)
     return _Operand(position, layout, order)
-
-
-def _is_convolution(product: Product) -> bool:
-    return any(is_of(product) for is_of in (is_channels_first, is_channels_last, is_depthwise))
 
 
 def _loads(function: PrimFunc, source: Buffer) -> int:

@@ -29,8 +29,7 @@ from mlirtri.lowering.relax.row_merging import (
     merged_name,
     with_blocks,
 )
-from mlirtri.lowering.schedule.cpu.matmul.rule import is_tiled
-from mlirtri.lowering.schedule.cpu.product_chains import takes_chain
+from mlirtri.lowering.schedule.fusable_forms import is_tiled, takes_chain
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.product_recognition import find_product
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, BlockBuilder, IRModule, PrimFunc, relax, structural_walk

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels_first, is_padded_channels_first
-from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_padded_channels_last
-from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import padded
+from mlirtri.lowering.schedule.fusable_forms import is_channels_first, pads_image
 from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of
+from mlirtri.lowering.tir.padded_images import padded
 from mlirtri.lowering.tir.product_recognition import OP_PATTERN, PRODUCT, find_product
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import replaced
@@ -51,9 +49,7 @@ def fold_padding(mod: IRModule) -> IRModule:
 
     def is_padded_image(_: OnlyBlock, folded: OnlyBlock) -> bool:
         product = find_product(*folded)
-        return product is not None and any(
-            reads(product) for reads in (is_padded_channels_first, is_padded_channels_last, is_depthwise)
-        )
+        return product is not None and pads_image(product)
 
     return _folded(mod, _Folding(mod, _is_padding, is_padded_image))
 

@@ -22,10 +22,7 @@ from mlirtri.lowering.relax.row_merging import (
     merged_name,
     with_blocks,
 )
-from mlirtri.lowering.schedule.cpu.attention.rule import takes_attention
-from mlirtri.lowering.schedule.cpu.rows.rule import only_finishes
-from mlirtri.lowering.schedule.cpu.rows.rule import plan_of as cpu_plan_of
-from mlirtri.lowering.schedule.cuda.rows import plan_of as cuda_plan_of
+from mlirtri.lowering.schedule.fusable_forms import check_rows, takes_attention, takes_rows
 from mlirtri.lowering.schedule.rows.nests import (
     NotRows,
     Obstacle,
@@ -50,17 +47,6 @@ def fuse_rows(mod: IRModule, target: Target, weights: Collection[Any] = ()) -> I
         return relax.DataflowBlock(list(_rebuilt(search, groups, builder))) if groups else block
 
     return with_blocks(mod, fused)
-
-
-def _check_rows(function: PrimFunc, target: Target) -> None:
-    """Raise `NotRows` where a merged function is no row kernel, or no profitable one."""
-    if target.is_cuda:
-        cuda_plan_of(function, target)
-        return
-    nests = nests_of(function)
-    for nest in nests:
-        refuse_better_rules(nest)
-    cpu_plan_of(nests, function.params, target)
 
 
 class Separations:
@@ -180,12 +166,12 @@ class _Search:
             for source in self._producers(rows):
                 group = _union([source, rows, (index,)])
                 if len(source) == 1 and self.kinds[source[0]] == _Kind.PRODUCT and not self._is_circular(group):
-                    if not self.target.is_cuda and self._answer("attention", group, self._takes_attention):
+                    if self._answer("attention", group, self._takes_attention):
                         self._set(group)
                         return
 
     def _takes_attention(self, group: Group) -> bool:
-        return takes_attention(self.merged(group).function)
+        return takes_attention(self.merged(group).function, self.target)
 
     def _answer(self, question: str, group: Group, find: Callable[[Group], bool]) -> bool:
         """Return ``find(group)``, which is the same for all groups of one form."""
@@ -220,12 +206,7 @@ class _Search:
         return not self._is_circular(group) and self._answer("rows", group, self._are_rows)
 
     def _are_rows(self, group: Group) -> bool:
-        function = self.merged(group).function
-        try:
-            _check_rows(function, self.target)
-        except NotRows:
-            return not self.target.is_cuda and only_finishes(nests_of(function))
-        return True
+        return takes_rows(self.merged(group).function, self.target)
 
     def separation(self, group: Group) -> NotRows:
         """Return the reason why the calls of a group cannot be merged."""
@@ -238,7 +219,7 @@ class _Search:
 
     def _reason(self, group: Group) -> NotRows:
         try:
-            _check_rows(self.merged(group).function, self.target)
+            check_rows(self.merged(group).function, self.target)
         except NotRows as reason:
             return reason
         return NotRows("a larger group left it out")

@@ -10,6 +10,7 @@ Read in this order:
 - `blocks.py`: facts of the blocks of a PrimFunc; errors of rules that do not apply.
 - `linear_forms.py`: index expressions as sums of variables.
 - `product_recognition.py`, `contraction.py`: blocks that are products of tensors, as data.
+- `padded_images.py`: images of convolutions that are padded where they are read.
 - `reducers.py`: the term of a reduction, and how partial results combine.
 - `tiles.py`, `vectors.py`: loops over tiles; vector loads and stores, prefetches.
 - `arithmetic.py`, `bfloat16_storage.py`: arithmetic that TVM's simplifier must not change; bf16 in 16 bits.

@@ -146,8 +146,11 @@ LAYERS = (
             ),
             "lowering.schedule.rows": "",
             "lowering.schedule.imperative": "lowering.codegen",
+            "lowering.schedule.products": "lowering.codegen lowering.elementary lowering.schedule.imperative",
             "lowering.schedule.cpu.common": "lowering.codegen",
-            "lowering.schedule.cpu.matmul": "lowering.codegen lowering.elementary lowering.schedule.cpu.common",
+            "lowering.schedule.cpu.matmul": (
+                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.products"
+            ),
             "lowering.schedule.cpu.convolution": (
                 "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.matmul"
             ),
@@ -156,30 +159,31 @@ LAYERS = (
                 "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.nests lowering.schedule.rows"
             ),
             "lowering.schedule.cpu.attention": (
-                "lowering.schedule.cpu.common lowering.schedule.cpu.matmul "
+                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.matmul "
                 "lowering.schedule.cpu.rows lowering.schedule.rows"
             ),
             "lowering.schedule.cpu.loops": (
                 "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.convolution "
-                "lowering.schedule.cpu.matmul lowering.schedule.cpu.nests lowering.schedule.imperative"
+                "lowering.schedule.cpu.matmul lowering.schedule.cpu.nests lowering.schedule.imperative "
+                "lowering.schedule.products"
             ),
             "lowering.schedule.cpu": (
                 "lowering.codegen lowering.schedule.cpu.attention lowering.schedule.cpu.common "
                 "lowering.schedule.cpu.convolution lowering.schedule.cpu.loops lowering.schedule.cpu.matmul "
-                "lowering.schedule.cpu.nests lowering.schedule.cpu.rows"
+                "lowering.schedule.cpu.nests lowering.schedule.cpu.rows lowering.schedule.products"
             ),
             "lowering.schedule.cuda": (
-                "lowering.codegen lowering.schedule.cpu.loops lowering.schedule.cpu.matmul "
-                "lowering.schedule.imperative lowering.schedule.rows"
+                "lowering.codegen lowering.schedule.imperative lowering.schedule.products lowering.schedule.rows"
             ),
             "lowering.schedule.meta": ("lowering.codegen lowering.external lowering.runtime lowering.schedule.cuda"),
             "lowering.schedule": (
-                "lowering.codegen lowering.external lowering.schedule.cpu lowering.schedule.cuda lowering.schedule.meta"
+                "lowering.codegen lowering.external lowering.schedule.cpu lowering.schedule.cpu.attention "
+                "lowering.schedule.cpu.convolution lowering.schedule.cpu.matmul lowering.schedule.cpu.rows "
+                "lowering.schedule.cuda lowering.schedule.meta lowering.schedule.rows"
             ),
             "lowering.relax": (
-                "lowering.bridge.scalar lowering.external lowering.schedule.cpu lowering.schedule.cpu.attention "
-                "lowering.schedule.cpu.convolution lowering.schedule.cpu.matmul lowering.schedule.cpu.rows "
-                "lowering.schedule.cuda lowering.schedule.rows"
+                "lowering.bridge.scalar lowering.external lowering.schedule lowering.schedule.products "
+                "lowering.schedule.rows"
             ),
             "lowering.interpreter": (
                 "dialect dialect.bindings dialect.ops lowering.bridge lowering.external lowering.frontend.semantics "

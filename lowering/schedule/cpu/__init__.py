@@ -12,5 +12,5 @@ products with other work beside them. Then, one package per family of rules:
 - `rows/`: blocks that share rows, such as softmax.
 - `loops/`: imperative functions.
 
-`schedule` and `relax` may import it; single packages of it are imported by `schedule.cuda` as well.
+`schedule` may import it.
 """

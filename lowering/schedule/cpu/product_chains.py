@@ -16,22 +16,20 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.nest import nest_of, unflattened
 from mlirtri.lowering.schedule.cpu.common.profitability import serial_loops
 from mlirtri.lowering.schedule.cpu.matmul.rule import are_dots, is_tiled, pair_loops, product_loops
-from mlirtri.lowering.schedule.cpu.matmul.surroundings import Surroundings, surroundings_of
 from mlirtri.lowering.schedule.cpu.nests.elementwise import element_loops
+from mlirtri.lowering.schedule.products.block_products import in_one_block
+from mlirtri.lowering.schedule.products.surroundings import Surroundings, surroundings_of
 from mlirtri.lowering.tir.blocks import BlockFacts, NotStaticLoopsError, blocks_of, inline_cheap, leaf_blocks
 from mlirtri.lowering.tir.contraction import Axis, size_of
 from mlirtri.lowering.tir.product_recognition import Product, find_product
 from mlirtri.lowering.tir.statements import fresh, loads_in, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
-    TILED_PRODUCT,
-    IRModule,
     PrimFunc,
     SBlock,
     SBlockRealize,
     Schedule,
     Stmt,
     structural_equal,
-    tirx,
 )
 
 MOST_PRODUCTS = 2
@@ -73,9 +71,7 @@ def product_chain(function: PrimFunc, target: Target) -> Schedule | None:
     buffers = [buffer for buffer in root.alloc_buffers if not any(buffer.same_as(other) for other in removed)]
     body = SBlock([], [], [], "root", sequence(*statements), None, buffers)
     written = PrimFunc(function.params, SBlockRealize([], True, body), function.ret_type, function.attrs)
-    # Stored values may contain `Let`, and are repeated for each vector.
-    (unique,) = tirx.transform.ConvertSSA()(IRModule({"main": written})).functions.values()
-    return Schedule(unique.with_attrs({TILED_PRODUCT: True}))
+    return in_one_block(written)
 
 
 def _is_one_row_of_dots(part: _Part) -> bool:

@@ -20,5 +20,5 @@ Read in this order:
   `fragments.py`: tiles in registers, `fragment_uses.py`: the statements that take them, `whole_copies.py`: copies of
   tiles that reach over an array's edge, `live_ranges.py`: a buffer for each live range.
 
-`schedule`, `schedule.meta` and `relax` may import it.
+`schedule` and `schedule.meta` may import it.
 """

@@ -6,17 +6,15 @@ Operands may be in any layout, batched, or a convolution's. Devices before sm_80
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
 from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
 from mlirtri.lowering.schedule.cuda.operands import narrow
 from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
+from mlirtri.lowering.schedule.products.block_products import contraction_of, with_product
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.product_recognition import Product, only_product
-from mlirtri.lowering.tir.statements import nodes_in
-from mlirtri.lowering.toolchain.tvm_names import PrimFunc, SBlock, Schedule
+from mlirtri.lowering.toolchain.tvm_names import PrimFunc, Schedule, Stmt
 
 TILES = (
     BlockTile(128, 128, 2, 2),
@@ -38,8 +36,8 @@ def tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
     # Tiles have at least 16 rows: a depthwise convolution, which has one, would waste them.
     if match is None or not _is_narrow(match[-1]) or size_of(match[-1].rows) == 1:
         return None
-    schedule = in_tiles(*match, _kernel, target)
-    return schedule if schedule is not None and is_one_kernel(schedule) else None
+    # A block beside the kernel would have no thread binding.
+    return with_product(*match, lambda product, around: _kernel(contraction_of(product, around)))
 
 
 def _is_narrow(product: Product) -> bool:
@@ -48,7 +46,7 @@ def _is_narrow(product: Product) -> bool:
     return adds_plainly and all(narrow(factor) is not None for factor in (product.left, product.right))
 
 
-def _kernel(contraction: Contraction, _target: Target) -> Any:
+def _kernel(contraction: Contraction) -> Stmt | None:
     left, right = narrow(contraction.left), narrow(contraction.right)
     if left is None or right is None:
         return None
@@ -67,9 +65,3 @@ def tile_for(contraction: Contraction, tiles: tuple[BlockTile, ...]) -> BlockTil
             return tile
     # Too little work to fill the device with any tile: choose the most blocks.
     return next((tile for tile in tiles[2:] if rows > tile.rows // 2), tiles[-1])
-
-
-def is_one_kernel(schedule: Schedule) -> bool:
-    """Return whether no SBlock is left beside the kernel: it would have no thread binding."""
-    blocks = nodes_in(schedule.mod["main"].body, SBlock)
-    return [block.name_hint for block in blocks] == ["root"]

@@ -11,10 +11,10 @@ import re
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
 from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, Multiplication
-from mlirtri.lowering.schedule.cuda.matmul import is_one_kernel, tile_for
+from mlirtri.lowering.schedule.cuda.matmul import tile_for
 from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
+from mlirtri.lowering.schedule.products.block_products import contraction_of, with_product
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.product_recognition import only_product
@@ -54,11 +54,11 @@ def register_tiles(function: PrimFunc, target: Target) -> Schedule | None:
     is_plain = product.add is multiply_add and product.dtype == "float32"
     if not is_plain or min(map(size_of, (product.rows, product.columns, product.reduced))) < MIN_SIZE:
         return None
-    schedule = in_tiles(*match, _kernel, target)
-    return schedule if schedule is not None and is_one_kernel(schedule) else None
+    # A block beside the kernel would have no thread binding.
+    return with_product(*match, lambda product, around: _kernel(contraction_of(product, around)))
 
 
-def _kernel(contraction: Contraction, _target: Target) -> Any:
+def _kernel(contraction: Contraction) -> Stmt | None:
     factors = contraction.left, contraction.right
     if contraction.dtype != FLOATS.sums or any(str(factor.ty.dtype) != FLOATS.dtype for factor in factors):
         return None

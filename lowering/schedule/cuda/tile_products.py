@@ -15,7 +15,6 @@ from typing import Any
 
 from mlirtri.lowering.core.stage import STAGES
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.loops.dynamic_products import in_tiles
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, FIRST_ARCHITECTURE, MULTIPLICATIONS, ROWS
 from mlirtri.lowering.schedule.cuda.operands import narrow
@@ -26,6 +25,7 @@ from mlirtri.lowering.schedule.cuda.tile_statements import NUMBER, Finished
 from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
 from mlirtri.lowering.schedule.imperative.interchange import with_parts
 from mlirtri.lowering.schedule.imperative.summed_products import with_sum_inside
+from mlirtri.lowering.schedule.products.statement_products import StatementProducts
 from mlirtri.lowering.tir.contraction import Contraction, Values, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.statements import flat, index, loads_in, nodes_in, sequence
@@ -58,11 +58,11 @@ def with_tensor_cores(
     tiles = {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)}
     stages = [int(loop.annotations[STAGES]) for loop in nodes_in(statement, tirx.For) if STAGES in loop.annotations]
     steps = min(max([LEAST_STAGES, *stages]), MOST_STAGES)
-    first = _Writer(thread, threads, target, scope, tiles, steps, fragments)
+    first = _Writer(thread, threads, scope, tiles, steps, fragments)
     first.visit(statement)
     # One product at a time: they share the memory of the largest.
     copies = {dtype: buffer("tiles", [size], dtype, scope) for dtype, size in first.sizes.items()}
-    writer = _Writer(thread, threads, target, scope, tiles, steps, fragments, copies)
+    writer = _Writer(thread, threads, scope, tiles, steps, fragments, copies)
     written = writer.visit(statement)
     return BlockBody(sequence(*map(tirx.AllocBuffer, copies.values()), written), tuple(writer.finished))
 
@@ -71,7 +71,6 @@ def with_tensor_cores(
 class _Writer:
     thread: Any
     threads: int
-    target: Target
     scope: str
     tiles: set[Any]
     """Buffers of the block, which are in shared memory."""
@@ -93,9 +92,9 @@ class _Writer:
         children = with_allocations_inside(list(statement.seq))
         children = flat([with_sum_inside(child, widens=True) or child for child in children])
         children = [self.visit(child) for child in children]
-        return in_tiles(children, self.target, self._product, is_open=None, widens=True)
+        return StatementProducts(children, self._product, widens=True).statement()
 
-    def _product(self, contraction: Contraction, _target: Target) -> Any:
+    def _product(self, contraction: Contraction) -> Any:
         is_plain = contraction.add is multiply_add or contraction.dtype == "int32"
         if not is_plain or contraction.batch:
             return None

@@ -12,5 +12,5 @@ Read in this order:
 - `plan.py`: how many passes over a row, and which values are kept between passes.
 - `writer.py`: expressions of a nest over the memory of a kernel; subclasses for CPU and CUDA say what memory that is.
 
-`schedule.cpu.rows`, `schedule.cpu.attention`, `schedule.cuda` and `relax` may import it.
+`schedule.cpu.rows`, `schedule.cpu.attention`, `schedule.cuda`, `schedule` and `relax` may import it.
 """

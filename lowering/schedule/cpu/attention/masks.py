@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.chains import Chain
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for, loop_kind
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import loop_kind
 from mlirtri.lowering.schedule.rows.nests import BlockNest
 from mlirtri.lowering.tir.contraction import Axis, Values, size_of
 from mlirtri.lowering.tir.product_recognition import Product

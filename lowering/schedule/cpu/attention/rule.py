@@ -10,11 +10,12 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.chains import Chain, chain_of, loads_of
 from mlirtri.lowering.schedule.cpu.attention.masks import Magnitudes, Sight, sight_of, stays_finite
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for, loop_kind
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import loop_kind
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_right
 from mlirtri.lowering.schedule.cpu.rows.row_loops import RowWriter, unit_of_bounds

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.cpu import PARALLEL_VECTORS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.profitability import threads_are_profitable
@@ -166,11 +165,6 @@ def tile_by_columns(cut: Cut, columns: int, lanes: int, tile: Expr, body: Callab
     first = (cut.total - size) * lanes
     last = body(index(first), size, columns - first)
     return last if cut.count == 1 else tirx.IfThenElse(tirx.LT(tile, index(cut.count - 1)), full, last)
-
-
-def lanes_for(dtype: str) -> int:
-    """Return the number of lanes of a vector register of this dtype."""
-    return lanes_in_register(int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz")))
 
 
 def parallel_loop(name: str, extent: Extent, body: Callable[[Expr], Stmt], work: Expr, target: Target) -> Stmt:

@@ -5,12 +5,12 @@ a `Schedule` whose tasks are chunks of rows of the result. *Refuses* any other f
 
 Read in this order:
 
-- `padded_images.py`: an operand as a padded image, and the padded copy of one channel.
+- `padded_channels.py`: the padded copy of one channel of an image.
 - `padded_chunks.py`: the padded copy of all channels for a chunk of rows.
 - `tasks.py`: the loop over images, chunks and parts of the channels.
 - `channels_first.py`: NCHW; packs pixels for tiles of output channels × pixels.
 - `channels_last.py`: NHWC; tiles of pixels × output channels.
 - `depthwise.py`: each channel with its own filter.
 
-`schedule.cpu.loops`, `schedule.cpu` and `relax` may import it.
+`schedule.cpu.loops`, `schedule.cpu` and `schedule` may import it.
 """

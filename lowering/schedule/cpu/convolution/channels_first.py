@@ -17,23 +17,18 @@ from functools import partial
 from math import gcd
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_registers
+from mlirtri.lowering.codegen.targets import lanes_for, vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import choose_tiles, lanes_for, sizes_of, tile_by_size
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import (
-    core_of,
-    linear_indices,
-    padded,
-    padded_channel,
-    with_core,
-)
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import choose_tiles, sizes_of, tile_by_size
+from mlirtri.lowering.schedule.cpu.convolution.padded_channels import padded_channel
 from mlirtri.lowering.schedule.cpu.convolution.tasks import Chunks, ConvolutionTasks
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of
 from mlirtri.lowering.tir.linear_forms import linear
+from mlirtri.lowering.tir.padded_images import core_of, linear_indices, padded, with_core
 from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, in_lanes, loop_nest, ramp, replaced, temporary, zero_of

@@ -13,22 +13,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_bits, vector_registers
+from mlirtri.lowering.codegen.targets import lanes_for, vector_bits, vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import (
-    choose_tiles,
-    lanes_for,
-    tile_by_columns,
-    tile_by_size,
-)
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import choose_tiles, tile_by_columns, tile_by_size
 from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk, padded_chunk
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import linear_indices, padded
 from mlirtri.lowering.schedule.cpu.convolution.tasks import ChunkCopyTasks, Chunks
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_right
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
+from mlirtri.lowering.tir.padded_images import linear_indices, padded
 from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop, loop_nest, temporary

@@ -19,11 +19,11 @@ from typing import Any
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk, chunk_of
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import Padded, core_of, padded, without_padding
 from mlirtri.lowering.schedule.cpu.convolution.tasks import ChunkCopyTasks, Chunks
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of, without_units
+from mlirtri.lowering.tir.padded_images import Padded, core_of, padded, without_padding
 from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop, loop_nest, ramp, replaced, temporary

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.convolution.padded_images import Padded, linear_indices, padded, value_of
+from mlirtri.lowering.schedule.cpu.convolution.padded_channels import value_of
 from mlirtri.lowering.tir.contraction import Axis, Values
 from mlirtri.lowering.tir.linear_forms import Linear
+from mlirtri.lowering.tir.padded_images import Padded, linear_indices, padded
 from mlirtri.lowering.tir.statements import index, plus, sequence
 from mlirtri.lowering.tir.tiles import for_loop, in_vectors, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Extent, Stmt, Var, tirx

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for, loop_kind, parallel_loop
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import loop_kind, parallel_loop
 from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, size_of
 from mlirtri.lowering.tir.statements import index, plus, sequence

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
-from mlirtri.lowering.schedule.cpu.loops.dynamic_products import in_tiles
+from mlirtri.lowering.schedule.cpu.loops.dynamic_products import sequence_in_tiles
 from mlirtri.lowering.schedule.cpu.loops.shared_copies import with_copies_outside
 from mlirtri.lowering.schedule.cpu.matmul.rule import tile_loops
 from mlirtri.lowering.schedule.imperative.accesses import is_parallel
@@ -57,7 +57,7 @@ def _in_sequence(statement: Stmt, target: Target, around: Ranges) -> Any:
         return sequence(*(with_nested_products(child, target) for child in children))
     children = flat([with_sum_inside(child) or child for child in children])
     children = [with_nested_products(child, target, around) for child in children]
-    return _finished_apart(in_tiles(children, target, _loops, is_open=False))
+    return _finished_apart(sequence_in_tiles(children, target, _loops, is_open=False))
 
 
 def _in_loop(loop: Stmt, target: Target, around: Ranges) -> Any:

@@ -7,14 +7,13 @@ functions without a product, or with one too small for vectors, with None.
 Read in this order:
 
 - `rule.py`: from a PrimFunc to a contraction and back; which form is cheapest.
-- `surroundings.py`: elementwise producers and consumers, which the tiles compute.
 - `nest.py`: the loops around the tiles.
 - `tile.py`: one tile, with its sums in registers.
 - `packing.py`: copies of the operands in the order in which tiles read them.
-- `packed_weights.py`: the layout of weights that `lowering.relax` packs once.
 - `column_sums.py`: products of a few rows, which read the right operand once.
 - `dot_tile.py`: tiles whose lanes lie along the sum.
 - `dot_products.py`: instructions for bf16 and int8.
 
-`schedule.cpu.convolution`, `attention` and `loops`, `schedule.cuda` and `schedule.cpu` may import it.
+What is fused with a product is found by `schedule.products`. `schedule.cpu.convolution`, `attention` and `loops`,
+`schedule.cpu` and `schedule` may import it.
 """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import vector_registers
+from mlirtri.lowering.codegen.targets import lanes_for, vector_registers
 from mlirtri.lowering.core.cpu import PARALLEL_VECTORS, cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import (
@@ -20,7 +20,6 @@ from mlirtri.lowering.schedule.cpu.common.contraction_tiles import (
     OpenCut,
     OpenVectors,
     Tiles,
-    lanes_for,
     loop_kind,
     tile_by_columns,
     tile_by_size,

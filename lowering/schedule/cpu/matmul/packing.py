@@ -7,8 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import MAX_VECTORS, lanes_for, parallel_loop
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import MAX_VECTORS, parallel_loop
 from mlirtri.lowering.schedule.cpu.common.register_transposes import load_transposed
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
 from mlirtri.lowering.tir.statements import index, loads_in, sequence
@@ -96,10 +97,8 @@ def _copied_rows(
 
     work = size_of(axes) * ceil_div(size_of(contraction.reduced), lanes_for("int32"))
     copy = parallel_loop("row", size_of(axes), row, work * 4, target)
-    indices = [
-        linearized(axes, {axis.variable: axis.variable for axis in axes}),
-        *(axis.variable for axis in contraction.reduced),
-    ]
+    variables = {axis.variable: axis.variable for axis in axes}
+    indices = [linearized(axes, variables), *(axis.variable for axis in contraction.reduced)]
     return tirx.BufferLoad(buffer, indices), [tirx.AllocBuffer(buffer), copy]
 
 

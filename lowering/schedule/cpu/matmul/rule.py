@@ -10,32 +10,34 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
 from mlirtri.lowering.schedule.cpu.common.loops import spatial
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import MAX_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_products import add_halves, in_groups, with_functions
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops, paired_loops
-from mlirtri.lowering.schedule.cpu.matmul.packed_weights import is_packed
-from mlirtri.lowering.schedule.cpu.matmul.surroundings import Surroundings, surroundings_of, with_statement
-from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
+from mlirtri.lowering.schedule.products.block_products import (
+    accumulators,
+    contraction_of,
+    with_product,
+    without_unit_axes,
+)
+from mlirtri.lowering.schedule.products.packed_weights import is_packed
+from mlirtri.lowering.schedule.products.surroundings import Surroundings
+from mlirtri.lowering.tir.blocks import BlockFacts
 from mlirtri.lowering.tir.contraction import (
     Axis,
     Contraction,
     Way,
     depends,
     lies_along,
-    shortened,
     size_of,
-    without_units,
 )
 from mlirtri.lowering.tir.product_recognition import Product, only_product
 from mlirtri.lowering.tir.statements import index, loads_in
 from mlirtri.lowering.toolchain.tvm_names import (
-    TILED_PRODUCT,
     Expr,
-    IRModule,
     PrimFunc,
     Schedule,
     Stmt,
@@ -72,14 +74,14 @@ def tile_loops(contraction: Contraction, target: Target, least: int = 1) -> Stmt
 
 def product_loops(product: Product, around: Surroundings, target: Target) -> Stmt:
     """Return the statements of a product with its elementwise producers and consumers."""
-    return _loops(_contraction(product, around), target)
+    return _loops(_contraction(*without_unit_axes(product, around)), target)
 
 
 def pair_loops(pair: Sequence[tuple[Product, Surroundings]], target: Target) -> Stmt:
     """Return the statements of two products, of which the second reads only those elements of the first's result that
     its own result has in the same places.
     """
-    first, second = (_choose_way(_contraction(product, around)) for product, around in pair)
+    first, second = (_choose_way(_contraction(*without_unit_axes(*each))) for each in pair)
     first, second = (in_groups(each) if each.way is Way.TILES else each for each in (first, second))
     statement = paired_loops(first, second, target)
     return with_functions(statement) if add_halves in (first.add, second.add) else statement
@@ -175,22 +177,17 @@ def in_tiles(
     loops: Callable[[Contraction, Target], Stmt | None],
     target: Target,
 ) -> Schedule | None:
-    """Return the function with `loops` of the product, fused with elementwise producers and consumers where possible.
+    """Return the function with `loops` of the product, and CPU loops of the blocks that are not fused with it.
 
     `loops` returns the statements of the contraction, or None, which is then returned.
     """
-    blocks = leaf_blocks(schedule)
-    surroundings = surroundings_of(schedule, blocks, block, product)
-    statement = loops(_contraction(product, surroundings), target)
-    if statement is None:
-        return None
-    for other in blocks:
-        if other.name not in surroundings.absorbed:
-            spatial(schedule, other, target)
-    scheduled = with_statement(schedule.mod["main"], blocks, block, surroundings, statement)
-    # Stored values may contain `Let`, and are repeated for each vector.
-    (unique,) = tirx.transform.ConvertSSA()(IRModule({"main": scheduled})).functions.values()
-    return Schedule(unique.with_attrs({TILED_PRODUCT: True}))
+    return with_product(
+        schedule,
+        block,
+        product,
+        lambda product, around: loops(_contraction(product, around), target),
+        lambda schedule, other: spatial(schedule, other, target),
+    )
 
 
 def is_tiled(product: Product) -> bool:
@@ -204,18 +201,8 @@ def _slides(product: Product) -> bool:
     return any(depends(position, product.columns) and depends(position, product.reduced) for position in indices)
 
 
-def _shortened(product: Product, around: Surroundings) -> tuple[Product, Surroundings]:
-    """Return both without axes of extent 1 and with simplified indices, which show what is contiguous."""
-    parts = (product.batch, product.rows, product.columns, product.reduced)
-    axes = [axis for part in parts for axis in part]
-    left, right, *stores = shortened([around.left, around.right, *around.stores], axes)
-    batch, rows, columns, reduced = map(without_units, parts)
-    product = replace(product, batch=batch, rows=rows, columns=columns, reduced=reduced)
-    return product, replace(around, left=left, right=right, stores=tuple(stores))
-
-
 def _contraction(product: Product, around: Surroundings) -> Contraction:
-    product, around = _shortened(product, around)
+    """Return a product without axes of extent 1 as a contraction, with the operands that are copied first."""
     rows_are_many = size_of(product.rows) > MAX_ROWS_IN_PLACE
     is_plain = isinstance(around.right, TensorLoad)
     in_place = (
@@ -223,16 +210,13 @@ def _contraction(product: Product, around: Surroundings) -> Contraction:
         and lies_along(around.right, product.columns[-1])
         and (_right_bytes(product) <= cache_bytes()[2] // 2 or not rows_are_many)
     )
-    dtype = _accumulators(product.dtype)
-    left, right = (
-        operand if dtype == product.dtype else tirx.Cast(dtype, operand) for operand in (around.left, around.right)
+    contraction = contraction_of(product, around)
+    return replace(
+        contraction,
+        packs_left=_packs_left(around.left, product),
+        packs_right=not in_place,
+        is_right_packed=is_packed(around.right, product.columns, product.reduced, contraction.dtype),
     )
-    return Contraction(
-        product.batch, product.rows, product.columns, product.reduced, left, right, dtype, product.result,
-        around.stores, around.private, product.add,
-        packs_left=_packs_left(around.left, product), packs_right=not in_place,
-        is_right_packed=is_packed(around.right, product.columns, product.reduced, dtype),
-    )  # fmt: skip
 
 
 def _packs_left(left: Any, product: Product) -> bool:
@@ -240,10 +224,5 @@ def _packs_left(left: Any, product: Product) -> bool:
     if not isinstance(left, TensorLoad):
         return True
     lines = size_of(product.reduced) * 64
-    is_used_often = size_of(product.columns) >= 16 * lanes_for(_accumulators(product.dtype))
+    is_used_often = size_of(product.columns) >= 16 * lanes_for(accumulators(product.dtype))
     return not _lies_along(left, product.reduced[-1]) and lines > cache_bytes()[1] // 2 and is_used_often
-
-
-def _accumulators(dtype: str) -> str:
-    """Return the dtype of the sums: wrapping integers are the low bits of sums in int32."""
-    return "int32" if dtype in ("int8", "uint8", "int16", "uint16") else dtype

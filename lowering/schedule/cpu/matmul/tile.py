@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.elementary.tir_pass import always_bound, with_loads
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF
 from mlirtri.lowering.tir.contraction import Contraction, Values
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
@@ -302,28 +301,3 @@ def _has_call(store: Stmt) -> bool:
     calls: list[Any] = []
     structural_walk(store.value, (ir.Call, calls.append))
     return bool(calls)
-
-
-def without_lets(stores: list[Stmt]) -> tuple[list[Stmt], list[Buffer]]:
-    """Return the stores without `Let`, and the private buffers that have been added."""
-    rewritten: list[Any] = []
-    private: list[Any] = []
-    for store in stores:
-        loads: dict[Any, Any] = {}
-        for let in always_bound(store.value) if _uses_names(store) else ():
-            buffer = tirx.decl_buffer(store.buffer.ty.shape, str(let.var.ty.dtype), let.var.name, layout=None)
-            private.append(buffer)
-            rewritten.append(tirx.BufferStore(buffer, with_loads(let.value, loads), store.indices))
-            loads[let.var] = tirx.BufferLoad(buffer, store.indices)
-        rewritten.append(tirx.BufferStore(store.buffer, with_loads(store.value, loads), store.indices))
-    return rewritten, private
-
-
-def _uses_names(store: Stmt) -> bool:
-    """Return whether a bf16 value uses `Let` for more than to round it by its bits."""
-    value = store.value
-    if str(store.buffer.dtype) != HALF or not always_bound(value):
-        return False
-    while isinstance(value, tirx.Let):
-        value = value.body
-    return not str(getattr(getattr(value, "op", None), "name", "")).endswith(".reinterpret")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import lanes_for
+from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.tir.contraction import Axis, size_of, without_units
 from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index

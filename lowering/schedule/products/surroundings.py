@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cpu.matmul.tile import without_lets
+from mlirtri.lowering.elementary.tir_pass import always_bound, with_loads
+from mlirtri.lowering.tir.bfloat16_storage import HALF
 from mlirtri.lowering.tir.blocks import BlockFacts
 from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import sequence
@@ -68,9 +69,34 @@ def surroundings_of(
         for buffer in [candidate.target]
         if is_private(buffer)
     ]
-    stores, named = without_lets(stores)
+    stores, named = _without_lets(stores)
     distinct = (*dict.fromkeys(private), *named)
     return Surroundings(left, right, tuple(stores), distinct, frozenset(absorbed), tuple(removed))
+
+
+def _without_lets(stores: list[Stmt]) -> tuple[list[Stmt], list[Buffer]]:
+    """Return the stores without `Let`, and the private buffers that have been added."""
+    rewritten: list[Any] = []
+    private: list[Any] = []
+    for store in stores:
+        loads: dict[Any, Any] = {}
+        for let in always_bound(store.value) if _uses_names(store) else ():
+            buffer = tirx.decl_buffer(store.buffer.ty.shape, str(let.var.ty.dtype), let.var.name, layout=None)
+            private.append(buffer)
+            rewritten.append(tirx.BufferStore(buffer, with_loads(let.value, loads), store.indices))
+            loads[let.var] = tirx.BufferLoad(buffer, store.indices)
+        rewritten.append(tirx.BufferStore(store.buffer, with_loads(store.value, loads), store.indices))
+    return rewritten, private
+
+
+def _uses_names(store: Stmt) -> bool:
+    """Return whether a bf16 value uses `Let` for more than to round it by its bits."""
+    value = store.value
+    if str(store.buffer.dtype) != HALF or not always_bound(value):
+        return False
+    while isinstance(value, tirx.Let):
+        value = value.body
+    return not str(getattr(getattr(value, "op", None), "name", "")).endswith(".reinterpret")
 
 
 def _with_producers(schedule: Schedule, earlier: list[BlockFacts], operands: list[Any]) -> tuple[Any, Any, list[str]]:
