@@ -15,6 +15,7 @@ Read in this order:
 - `calls.py`, `library_calls.py`, `builtin_calls.py`, `inlining.py`: calls by kind of callee. `generators.py`: `sum` and
   others of a generator whose elements are known at run time only, as loops; `map` and `filter`.
 - `branches.py`; `loops.py`, `iterables.py`, `loop_state.py`: `scf.if`, `scf.for`, `scf.while` and their iter_args.
+- `comprehensions.py`: lists, sets and dicts of known length.
 - `raising.py`: `raise`.
 - `atomics.py`: updates of elements that iterations may share.
 - `ndrange.py`: `mt.ndrange` as nested loops. `lowering.dependence` refuses parallel loops whose iterations are not

@@ -35,7 +35,7 @@ from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
 from mlirtri.lowering.dependence.declared_loops import check as check_declared_loops
 from mlirtri.lowering.dependence.tile_loops import check as check_tile_loops
 from mlirtri.lowering.external.calls import declaration_of, drop_unused
-from mlirtri.lowering.frontend import branches, calls, loops, statements  # noqa: F401 - they register their handlers
+from mlirtri.lowering.frontend import branches, calls, comprehensions, loops, statements  # noqa: F401 - they register their handlers
 from mlirtri.lowering.frontend.argument_sizes import emit_prologue, with_linear_form, without_values
 from mlirtri.lowering.frontend.context import FunctionContext, visit_body
 from mlirtri.lowering.frontend.device_placement import Placement

@@ -277,3 +277,10 @@ _CALLS: dict[Any, Callable[[FunctionContext, ast.Call], Iterable]] = {
     zip: _zip,
     reversed: _reversed,
 }
+
+
+def forget_iterated(context: FunctionContext, outer_names: set[str]) -> None:
+    """Remove the names of what loops iterate over, but those of loops around, which are among `outer_names`."""
+    names = context.scope.locals
+    for name in [name for name in names if name.startswith(ITERATED) and name not in outer_names]:
+        del names[name]

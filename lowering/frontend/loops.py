@@ -1,4 +1,4 @@
-"""Loops of a kernel: `for` over ranges, arrays and sequences, `while`, and comprehensions.
+"""Loops of a kernel: `for` over ranges, arrays and sequences, and `while`.
 
 Loops with few compile-time iterations are unrolled, so that the index is a constant; all others become `scf.for`, or
 `scf.while` where the number of iterations is not known. `loop_state.py` finds their iter_args.
@@ -14,7 +14,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.dialect.builder import KernelValue, TriValue
+from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import (
     KernelError,
     KernelIndexError,
@@ -26,9 +26,8 @@ from mlirtri.errors import (
 )
 from mlirtri.lowering.core.stage import BLOCKS, STAGES
 from mlirtri.lowering.frontend.branches import emit_if, select
-from mlirtri.lowering.frontend.containers import dict_of, known_key
-from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan, handles, visit, visit_block
-from mlirtri.lowering.frontend.iterables import ITERATED, Iterable, iterable_of
+from mlirtri.lowering.frontend.context import FunctionContext, IterArgsChanged, LoopPlan, handles, visit_block
+from mlirtri.lowering.frontend.iterables import Iterable, forget_iterated, iterable_of
 from mlirtri.lowering.frontend.loop_state import LoopState
 from mlirtri.lowering.frontend.ndrange import nested
 from mlirtri.lowering.frontend.operators import condition
@@ -38,7 +37,6 @@ from mlirtri.lowering.frontend.semantics.index_checks import counted, finish
 from mlirtri.lowering.frontend.semantics.merging import Kind, Known, described, same
 from mlirtri.lowering.frontend.semantics.scf import for_loop, index_of, tensor_of_index, while_loop
 from mlirtri.lowering.frontend.statements import assign
-from mlirtri.lowering.frontend.syntax.early_exits import stored
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir_common.index_values import index_constant
 
@@ -55,7 +53,7 @@ def visit_for(context: FunctionContext, node: ast.For) -> None:
     outer_names = set(context.scope.locals)
     if (nest := nested(context, node)) is not node:
         visit_for(context, nest)
-        return _forget_iterated(context, outer_names)
+        return forget_iterated(context, outer_names)
     iterable = iterable_of(context, node.iter)
     count = iterable.static_count
     if iterable.order != "python":
@@ -64,7 +62,7 @@ def visit_for(context: FunctionContext, node: ast.For) -> None:
         _unroll(context, node, iterable, 0)
     else:
         _emit_or_unroll(context, node, iterable)
-    _forget_iterated(context, outer_names)
+    forget_iterated(context, outer_names)
 
 
 _NO_EXIT = {
@@ -87,12 +85,6 @@ def _emit_in_order(context: FunctionContext, node: Any, iterable: Iterable) -> N
         message, instead = _NO_EXIT[iterable.order]
         raise UnsupportedSyntaxError(message, context.span(node), help=instead)
     _emit(context, node, lambda plan: _emit_for(context, node, iterable, plan))
-
-
-def _forget_iterated(context: FunctionContext, outer_names: set[str]) -> None:
-    names = context.scope.locals
-    for name in [name for name in names if name.startswith(ITERATED) and name not in outer_names]:
-        del names[name]
 
 
 def _is_innermost(node: ast.For) -> bool:
@@ -150,59 +142,6 @@ def _unroll(context: FunctionContext, node: Any, iterable: Iterable, iteration: 
             return
         if not running:
             return
-
-
-@handles(ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
-def visit_comprehension(context: FunctionContext, node: Any) -> KernelValue:
-    """Return the list, set or dict of a comprehension over a compile-time sequence; its targets are local to it."""
-    if isinstance(node, ast.DictComp):
-        pair = ast.copy_location(ast.Tuple([node.key, node.value], ast.Load()), node)
-        return dict_of([_comprehension(context, node, pair)], {})
-    values = _comprehension(context, node, node.elt)
-    return frozenset(map(known_key, values)) if isinstance(node, ast.SetComp) else values
-
-
-def _comprehension(context: FunctionContext, node: Any, element: ast.expr) -> list[Any]:
-    outer_names = set(context.scope.locals)
-    first, names, values = iterable_of(context, node.generators[0].iter), context.scope.locals, []
-    targets = stored([generator.target for generator in node.generators])
-    hidden = {name: names.pop(name) for name in targets if name in names}
-    try:
-        _comprehend(context, node.generators, first, element, values)
-    finally:
-        names = context.scope.locals
-        for name in targets:
-            names.pop(name, None)
-        names.update(hidden)
-        _forget_iterated(context, outer_names)
-    return values
-
-
-def _comprehend(
-    context: FunctionContext,
-    generators: list[ast.comprehension],
-    iterable: Iterable,
-    element: ast.expr,
-    values: list[Any],
-) -> None:
-    first, *inner = generators
-    if iterable.static_count is None:
-        raise KernelTypeError(
-            "a comprehension has as many iterations as are known at compile time",
-            context.span(first.iter),
-            help="write a loop that fills an array",
-        )
-    for iteration in range(iterable.static_count):
-        assign(context, first.target, iterable.item(iteration))
-        tests = [condition(context, test) for test in first.ifs]
-        if any(isinstance(test, TriValue) for test in tests):
-            raise KernelTypeError("the `if` of a comprehension has to be known at compile time")
-        if not all(tests):
-            continue
-        if inner:
-            _comprehend(context, inner, iterable_of(context, inner[0].iter), element, values)
-        else:
-            values.append(visit(context, element))
 
 
 def _emit(context: FunctionContext, node: ast.For | ast.While, attempt: Callable[[LoopPlan], None]) -> None:
@@ -328,50 +267,64 @@ def _emit_breaking(context: FunctionContext, node: Any, iterable: Iterable, stat
 
 
 def _emit_while(context: FunctionContext, node: Any, plan: LoopPlan) -> None:
-    is_entered = isinstance(node.test, ast.Constant) and bool(node.test.value)
-    b, tri, state = context.b, context.b.tri, LoopState(context, node, plan, runs=is_entered)
-    endless: list[bool] = []
-    muted: list[bool] = []
+    loop = _WhileLoop(context, node, plan)
+    results = while_loop(loop.state.initial, loop.test, loop.body, context.b.tri.location)
+    # Only now: an earlier attempt may have known the condition of the first iteration only.
+    if loop.is_endless:
+        raise KernelValueError("this loop never ends", context.span(node.test))
+    loop.state.exit(results)
+    if loop.mutes_checks:
+        # The condition that ended the loop; after a `break` there was none.
+        with context.b.guarded(context.scope.locals[node.flag]) if node.flag else nullcontext():
+            loop.truth()
 
-    def truth() -> TriValue:
-        value = condition(context, node.test)
+
+class _WhileLoop:
+    """The condition and the body of a `while` statement, as functions of the loop-carried values."""
+
+    def __init__(self, context: FunctionContext, node: Any, plan: LoopPlan):
+        is_entered = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        self.context, self.node, self.plan = context, node, plan
+        self.state = LoopState(context, node, plan, runs=is_entered)
+        self.is_endless = False
+        """Whether the condition is known to hold, and no `break` ends the loop."""
+        self.mutes_checks = False
+        """Whether the condition has checks, which the body and what follows the loop make."""
+
+    def truth(self) -> TriValue:
+        """Emit the condition of the source."""
+        value = condition(self.context, self.node.test)
         if isinstance(value, TriValue):
             return value
-        endless.append(bool(value) and node.flag is None)
-        return tri.constant(value, BOOL)
+        self.is_endless = self.is_endless or (bool(value) and self.node.flag is None)
+        return self.context.b.tri.constant(value, BOOL)
 
-    def test(values: list[TriValue]) -> tuple[TriValue, list[TriValue]]:
+    def test(self, values: list[TriValue]) -> tuple[TriValue, list[TriValue]]:
+        """Emit the condition, with the carried values after it."""
+        context, state, b = self.context, self.state, self.context.b
         state.enter(values)
-        if plan.test_has_effects:
-            goes_on = _still(context, node, truth)
+        if self.plan.test_has_effects:
+            goes_on = _still(context, self.node, self.truth)
             return _unless_failed(b, state, [storage.value for storage in state.storages], goes_on), state.leave()
         names, before = dict(context.scope.locals), b.muted_checks
         # Without checks the condition remains one expression: the body and what follows the loop make them.
-        with b.muted(), context.b.memory.watched() as journal:
-            predicate = truth()
-        muted.append(b.muted_checks > before)
+        with b.muted(), b.memory.watched() as journal:
+            predicate = self.truth()
+        self.mutes_checks = self.mutes_checks or b.muted_checks > before
         if journal or not all(same(now, names.get(name)) for name, now in context.scope.locals.items()):
-            plan.test_has_effects = True
+            self.plan.test_has_effects = True
             raise IterArgsChanged
-        goes_on = tri.logical_and(context.scope.locals[node.flag], predicate) if node.flag else predicate
+        flag = self.node.flag
+        goes_on = b.tri.logical_and(context.scope.locals[flag], predicate) if flag else predicate
         return _unless_failed(b, state, [storage.value for storage in state.storages], goes_on), values
 
-    def body(values: list[TriValue]) -> list[TriValue]:
-        state.enter(values)
-        if any(muted):
-            truth()
-        _visit_iteration(context, node)
-        return state.leave()
-
-    results = while_loop(state.initial, test, body, tri.location)
-    # Only now: an earlier attempt may have known the condition of the first iteration only.
-    if any(endless):
-        raise KernelValueError("this loop never ends", context.span(node.test))
-    state.exit(results)
-    if any(muted):
-        # The condition that ended the loop; after a `break` there was none.
-        with b.guarded(context.scope.locals[node.flag]) if node.flag else nullcontext():
-            truth()
+    def body(self, values: list[TriValue]) -> list[TriValue]:
+        """Emit an iteration."""
+        self.state.enter(values)
+        if self.mutes_checks:
+            self.truth()
+        _visit_iteration(self.context, self.node)
+        return self.state.leave()
 
 
 def _unless_failed(b: Language, state: LoopState, memories: list[TriValue], goes_on: TriValue) -> TriValue:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,19 @@ CPU, POOLED = 1, 2
 """DLPack's number of the CPU; the virtual machine's number of the allocator that keeps memory."""
 
 
-def _installed(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """Return the version of a package, as pip names it; None where it is not installed."""
     try:
-        return version(package)
-    except PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
 
 
 @cache
 def check_versions() -> None:
     """Raise `CodegenError` with the pip command unless the installed TVM packages are those that are known to work."""
-    wrong = {name: _installed(name) for name, versions in PINNED.items() if _installed(name) not in versions}
+    found = {name: installed_version(name) for name in PINNED}
+    wrong = {name: installed for name, installed in found.items() if installed not in PINNED[name]}
     if not wrong:
         return
     installed = ", ".join(f"{name} {installed or 'is not installed'}" for name, installed in wrong.items())

@@ -25,6 +25,7 @@ from mlirtri.lowering.core.target import host_cpu_name, host_threads
 from mlirtri.lowering.cuda_emulation.library import cxx_compiler
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.lowering.spirv.vulkan import VulkanError, device
+from mlirtri.lowering.toolchain.tvm_runtime import installed_version
 from mlirtri.testing.tools import native_filecheck
 
 TESTED_PLATFORM = ("Linux", "x86_64")
@@ -132,15 +133,8 @@ def _requirements(extra: str = "") -> list[Requirement]:
     return [requirement for requirement, marker in markers if marker and marker.evaluate({"extra": extra})]
 
 
-def _installed(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _check_package(requirement: Requirement) -> Check:
-    version = _installed(requirement.name)
+    version = installed_version(requirement.name)
     pinned = f"{requirement.name}{requirement.specifier}"
     if version is None:
         return Check(requirement.name, "not installed", False, f'pip install "{pinned}"')
@@ -150,7 +144,7 @@ def _check_package(requirement: Requirement) -> Check:
 
 
 def _check_packages() -> list[Check]:
-    version = _installed("mlirtri")
+    version = installed_version("mlirtri")
     if version is None:
         return [Check("mlirtri", "not installed", False, "pip install -e . (in the checkout)")]
     return [Check("mlirtri", version, True), *map(_check_package, _requirements())]
@@ -238,7 +232,7 @@ def _check_openmp() -> Check:
 def _check_test_tools() -> list[Check]:
     """Check the tools of the tests; a missing one is no fault, for no kernel needs it."""
     # In whichever extra they are.
-    lines = (metadata.requires("mlirtri") or []) if _installed("mlirtri") else []
+    lines = (metadata.requires("mlirtri") or []) if installed_version("mlirtri") else []
     needed = [requirement for requirement in map(Requirement, lines) if requirement.name in ("lit", "filecheck")]
     tools = [_check_package(requirement) for requirement in needed]
     tools.append(Check("native FileCheck", native_filecheck() or "none: PyPI's filecheck serves"))

@@ -95,6 +95,11 @@ def emit(
             show(timing_table(kernel.observed), stderr=True)
         names = list(kernel.ir) if everything else [kernel.pipeline.find(name).name for name in named]
         texts += _pass_texts(kernel, names, pass_name) if pass_name else _stage_texts(kernel, names, complete)
+    _print_texts(texts)
+
+
+def _print_texts(texts: list[tuple[str, str]]) -> None:
+    """Print texts, each below its banner if there are several."""
     for banner, text in texts:
         if len(texts) > 1:
             print(banner)

@@ -17,7 +17,7 @@ import os
 import platform
 import re
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -36,6 +36,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.core.tracebacks import hide_frames
 from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.runtime.stored_tensors import read_tensors, restored, write_tensors
+from mlirtri.lowering.toolchain.tvm_runtime import installed_version
 
 IR, PARAMS = "ir.json", "params.npz"
 _INSTRUCTIONS = re.compile(
@@ -141,7 +142,7 @@ def _load(folder: Path) -> Kernel:
 def _check(facts: Facts, folder: Path) -> None:
     """Raise `ArtifactError` where the kernel is for another machine, or for another runtime."""
     for package, wanted in facts["versions"].items():
-        if (installed := _installed(package)) != wanted:
+        if (installed := installed_version(package)) != wanted:
             raise ArtifactError(
                 f"the kernel in {folder} was saved with {package} {wanted}, here it is {installed or 'not installed'}",
                 help="save it again with this version, or install that one",
@@ -155,13 +156,6 @@ def _check(facts: Facts, folder: Path) -> None:
             f"the kernel in {folder} was compiled for a CPU with {', '.join(missing)}, which this one lacks",
             help="compile it on a machine like this one",
         )
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _kernel(facts: Facts, folder: Path) -> Kernel:

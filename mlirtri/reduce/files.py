@@ -30,38 +30,53 @@ def reduce_file(
     text = file.read_text()
     candidates = _candidates_of(file, text)
     with tempfile.TemporaryDirectory(prefix="mlirtri-reduce-") as folder:
-        seen, taken = dict[str, bool](), set[str]()
         tests = partial(_passes, test, environment=os.environ if environment is None else environment)
-
-        def fails(program: str) -> bool:
-            if program in taken:
-                return False  # candidates that lead back to it, as an operand for another
-            if program not in seen:
-                with tempfile.TemporaryDirectory(dir=folder) as own:
-                    candidate = Path(own) / file.name
-                    candidate.write_text(program)
-                    seen[program] = tests(candidate)
-            return seen[program]
+        tested = _Tested(tests, Path(folder), file.name)
 
         def write(program: str) -> None:
             output.write_text(program if program.endswith("\n") else f"{program}\n")
 
         def take(program: str) -> None:
-            taken.add(program)
+            tested.taken.add(program)
             write(program)
-            say(f"{_lines(program)} lines after {len(seen)} tests")
+            say(f"{_lines(program)} lines after {tested.count} tests")
 
         def stop() -> None:
             left = f"{_lines(output.read_text())} of {_lines(text)} lines"
-            say(f"the time ran out after {seconds:g} s and {len(seen)} tests: {left} are left; --seconds gives more")
+            say(f"the time ran out after {seconds:g} s and {tested.count} tests: {left} are left; --seconds gives more")
 
-        if not fails(text):
+        if not tested.fails(text):
             raise KernelValueError(
                 f"the test does not hold for {file}: {test}", help="it has to end with status 0 for what is looked for"
             )
         say(f"{_lines(text)} lines")
         write(text)
-        return smallest(text, candidates, fails, seconds, take, stop, jobs)
+        return smallest(text, candidates, tested.fails, seconds, take, stop, jobs)
+
+
+class _Tested:
+    """The programs that were tested, each in a folder of its own."""
+
+    def __init__(self, tests: Callable[[Path], bool], folder: Path, name: str):
+        self.tests, self.folder, self.name = tests, folder, name
+        self.results: dict[str, bool] = {}
+        self.taken: set[str] = set()
+        """Programs that were the smallest: candidates lead back to them, as an operand for another."""
+
+    @property
+    def count(self) -> int:
+        return len(self.results)
+
+    def fails(self, program: str) -> bool:
+        """Return whether the test holds for a program that was not taken before."""
+        if program in self.taken:
+            return False
+        if program not in self.results:
+            with tempfile.TemporaryDirectory(dir=self.folder) as own:
+                candidate = Path(own) / self.name
+                candidate.write_text(program)
+                self.results[program] = self.tests(candidate)
+        return self.results[program]
 
 
 def _lines(text: str) -> int:

@@ -196,45 +196,47 @@ def log_gamma(x):
     return np.where((x == 1) | (x == 2), 0.0, result)
 
 
+def _poisson_by_products(mean, high, low, up, down):
+    least = np.exp(-mean)
+    count = 0
+    product, high, low = unit(high, low, up, down)
+    while product > least:
+        count += 1
+        share, high, low = unit(high, low, up, down)
+        product *= share
+    return count, high, low
+
+
+def _poisson_by_rejection(mean, high, low, up, down):
+    b = 0.931 + 2.53 * np.sqrt(mean)
+    a = -0.059 + 0.02483 * b
+    inverse = 1.1239 + 1.1328 / (b - 3.4)
+    limit = 0.9277 - 3.6224 / (b - 2)
+    count = 0
+    is_drawn = False
+    while not is_drawn:
+        u, high, low = unit(high, low, up, down)
+        v, high, low = unit(high, low, up, down)
+        u = u - 0.5
+        us = 0.5 - np.abs(u)
+        count = int(np.floor((2 * a / us + b) * u + mean + 0.43))
+        if us >= 0.07 and v <= limit:
+            is_drawn = True
+        elif count >= 0 and not (us < 0.013 and v > us):
+            left = np.log(v) + np.log(inverse) - np.log(a / (us * us) + b)
+            is_drawn = left <= -mean + count * np.log(mean) - log_gamma(count + 1)
+    return count, high, low
+
+
 def poisson_number(mean):
     """Return how to draw from the Poisson distribution."""
-
-    def by_products(high, low, up, down):
-        least = np.exp(-mean)
-        count = 0
-        product, high, low = unit(high, low, up, down)
-        while product > least:
-            count += 1
-            share, high, low = unit(high, low, up, down)
-            product *= share
-        return count, high, low
-
-    def by_rejection(high, low, up, down):
-        b = 0.931 + 2.53 * np.sqrt(mean)
-        a = -0.059 + 0.02483 * b
-        inverse = 1.1239 + 1.1328 / (b - 3.4)
-        limit = 0.9277 - 3.6224 / (b - 2)
-        count = 0
-        is_drawn = False
-        while not is_drawn:
-            u, high, low = unit(high, low, up, down)
-            v, high, low = unit(high, low, up, down)
-            u = u - 0.5
-            us = 0.5 - np.abs(u)
-            count = int(np.floor((2 * a / us + b) * u + mean + 0.43))
-            if us >= 0.07 and v <= limit:
-                is_drawn = True
-            elif count >= 0 and not (us < 0.013 and v > us):
-                left = np.log(v) + np.log(inverse) - np.log(a / (us * us) + b)
-                is_drawn = left <= -mean + count * np.log(mean) - log_gamma(count + 1)
-        return count, high, low
 
     def draw(high, low, up, down):
         count = 0
         if mean >= 10:
-            count, high, low = by_rejection(high, low, up, down)
+            count, high, low = _poisson_by_rejection(mean, high, low, up, down)
         elif mean != 0:
-            count, high, low = by_products(high, low, up, down)
+            count, high, low = _poisson_by_products(mean, high, low, up, down)
         return count, high, low
 
     return draw

@@ -45,6 +45,27 @@ class Language:
     size_from: Callable[..., Any]
     smaller_size: Callable[..., Any]
 
+    forced_iterations = 0
+    """Number of iterations unrolled because their bodies could not be emitted otherwise."""
+    inline_depth = 500
+    """How deeply calls are inlined in each other."""
+    on_value: Callable[[Span, str, str], None] | None = None
+    """Told the range, type and assigned name of each expression, for editors."""
+    in_tile_kernel = False
+    """Whether the body of a ``with T.Kernel(…)`` is being lowered."""
+    block_threads = 0
+    """Threads of a block of the tile kernels, the most of them; 0 without one."""
+    is_inside = False
+    """Whether the indices of elements are known to be inside, since a branch around has compared them."""
+    unknown = UNKNOWN
+    """The size or offset of an operation that is given by an operand."""
+    entry: ir.Block | None = None
+    """The function's entry block, for operations that must dominate all loops."""
+    checks_indices = True
+    """Whether indices known at run time only are checked; else they are clamped."""
+    is_muted, muted_checks = False, 0
+    """Whether checks are left out, because the same expression is emitted again elsewhere; how many were."""
+
     def __init__(self, semantics: str, unroll: int = 0, debug: bool = False, stops: bool = False):
         # Importing these modules registers their functions; they import this one, hence here.
         from mlirtri.lowering.frontend.semantics import arrays, reductions  # noqa: F401
@@ -55,43 +76,23 @@ class Language:
         self.indices = IndexArithmetic(self.tri)
         self.unroll = unroll
         """Innermost loops with at most this many iterations, known at compile time, are unrolled."""
-        self.forced_iterations = 0
-        """Number of iterations unrolled because their bodies could not be emitted otherwise."""
-        self.inline_depth = 500
-        """How deeply calls are inlined in each other."""
         self.debug = debug
         """Whether assertions and prints take effect."""
-        self.on_value: Callable[[Span, str, str], None] | None = None
-        """Told the range, type and assigned name of each expression, for editors."""
         self.stops = stops
         """Whether a debugger is attached for `breakpoint()`."""
-        self.in_tile_kernel = False
-        """Whether the body of a ``with T.Kernel(…)`` is being lowered."""
-        self.block_threads = 0
-        """Threads of a block of the tile kernels, the most of them; 0 without one."""
         self.named_sizes: dict[Symbol, Size] = {}
         """The values of the names that annotations give to sizes of run time."""
-        self.is_inside = False
-        """Whether the indices of elements are known to be inside, since a branch around has compared them."""
         self.tiles: dict[Storage, Any] = {}
         """What `tile_language.tiles` knows of the memory that is a tile."""
         self.prints = DevicePrints()
-        self.unknown = UNKNOWN
-        """The size or offset of an operation that is given by an operand."""
-        self.entry: ir.Block | None = None
-        """The function's entry block, for operations that must dominate all loops."""
         self.raises: list[TriValue | Storage] = []
         """The checks of `raise` statements: values, and memories that hold them."""
         self.pending_checks: list[tuple[TriValue | Storage, type[Exception], str, ir.Location | None]] = []
         """Run-time conditions that must be false, with the error raised otherwise."""
-        self.checks_indices = True
-        """Whether indices known at run time only are checked; else they are clamped."""
         self.counted_loops: list[CountedLoop] = []
         """The counted loops around, the innermost last."""
         self.guards: list[TriValue] = []
         """The conditions under which Python evaluates the present expression, which is computed in any case."""
-        self.is_muted, self.muted_checks = False, 0
-        """Whether checks are left out, because the same expression is emitted again elsewhere; how many were."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("_"):

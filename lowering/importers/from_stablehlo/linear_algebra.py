@@ -124,8 +124,7 @@ def _factored(operation: ir.Operation) -> ir.Value:
     is_lower = "lower" in operation.attributes and bool(ir.BoolAttr(operation.attributes["lower"]).value)
     numbers = _arithmetic(matrix)
     element = matrix.type.element_type
-    zero = _zero(element)
-    filled = linalg_fill(zero, tensor.empty(sizes_of(matrix), element))
+    filled = linalg_fill(_zero(element), tensor.empty(sizes_of(matrix), element))
 
     def read(of: ir.Value, batch: Sequence[ir.Value], row: ir.Value, column: ir.Value) -> ir.Value:
         """Read an element of the lower triangle; the upper one has its conjugate."""

@@ -142,6 +142,11 @@ def _call(buffer: Buffer, indices: Any, function: AtomicFunction) -> Any:
     return tirx.call_intrin(dtype, CALL, name, *arguments, code)
 
 
+def _as_dtype(value: Expr, dtype: str) -> Expr:
+    """Return the bits of a value as a value of another dtype."""
+    return value if str(value.ty.dtype) == dtype else tirx.reinterpret(dtype, value)
+
+
 def _replacing(store: Stmt, kept: Any) -> Any:
     """Return a loop that replaces an element until no other thread has changed it meanwhile."""
     dtype, bits = str(store.buffer.dtype), int(store.buffer.dtype.bits)
@@ -160,10 +165,7 @@ def _replacing(store: Stmt, kept: Any) -> Any:
         code = _REPLACE.format(head=_HEAD, bits=bits, word=_WORDS[bits])
         return tirx.call_intrin(word, CALL, f"mlirtri_replace_{bits}", at, expected, desired, code)
 
-    def bits_of(value: Expr) -> Any:
-        return value if str(value.ty.dtype) == word else tirx.reinterpret(word, value)
-
-    before = load(assumed) if dtype == word else tirx.reinterpret(dtype, load(assumed))
+    before = _as_dtype(load(assumed), dtype)
 
     def element(node: Node) -> Any:
         is_it = node.source.same_as(store.buffer) and all(map(structural_equal, node.indices, store.indices))
@@ -178,7 +180,7 @@ def _replacing(store: Stmt, kept: Any) -> Any:
             tirx.EQ(load(done), tirx.IntImm("int32", 0)),
             sequence(
                 put(assumed, load(seen)),
-                put(seen, replaced_by(load(assumed), bits_of(value))),
+                put(seen, replaced_by(load(assumed), _as_dtype(value, word))),
                 put(done, tirx.Cast("int32", tirx.EQ(load(seen), load(assumed)))),
             ),
         ),

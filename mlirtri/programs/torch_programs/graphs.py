@@ -136,9 +136,7 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], inputs: list[Argum
         elif node.name in bound:
             returned.append(Returned("param", bound[node.name]))
         else:
-            kind = "complex32" if position in halves else "result"
-            kind = kind if isinstance(spec.arg, TensorArgument) else "scalar"
-            returned.append(Returned(kind, _number(outputs, node)))
+            returned.append(Returned(_kind_of_result(spec.arg, position in halves), _number(outputs, node)))
     kept_params = {leaf.what for leaf in returned if leaf.kind == "param"} | set(updates[OutputKind.BUFFER_MUTATION])
     output.args = (tuple(outputs),)
     for node in graph.nodes:
@@ -157,6 +155,12 @@ def _outputs(program: Any, graph: Any, bound: dict[str, str], inputs: list[Argum
         _sizes(program, inputs),
         _names(program),
     )
+
+
+def _kind_of_result(argument: object, is_half: bool) -> str:
+    if not isinstance(argument, TensorArgument):
+        return "scalar"
+    return "complex32" if is_half else "result"
 
 
 def _names(program: Any) -> tuple[str, ...]:

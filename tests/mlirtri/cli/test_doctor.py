@@ -45,7 +45,7 @@ def test_a_wrong_version_of_a_pinned_package_comes_with_the_pip_line(monkeypatch
 
 
 def test_a_missing_package_comes_with_the_pip_line(monkeypatch):
-    monkeypatch.setattr(doctor, "_installed", lambda name: None if name == "torch" else "1000")
+    monkeypatch.setattr(doctor, "installed_version", lambda name: None if name == "torch" else "1000")
     (check,) = [check for check in doctor._check_packages() if check.name == "torch"]
     assert check.ok is False
     assert check.fix.startswith('pip install "torch')

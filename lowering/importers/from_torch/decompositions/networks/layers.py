@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -122,22 +123,17 @@ def encoder_layer(
     mask_type: int | None = None,
 ) -> Tensor:
     """Return the result of `torch.nn.TransformerEncoderLayer` in eval mode."""
+    settings = (embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, mask)
+    normalized = partial(F.layer_norm, normalized_shape=(embed_dim,), eps=eps)
+    first = partial(normalized, weight=norm_weight_1, bias=norm_bias_1)
+    second = partial(normalized, weight=norm_weight_2, bias=norm_bias_2)
 
     def attend(x: Tensor) -> Tensor:
-        weights = (qkv_weight, qkv_bias, proj_weight, proj_bias)
-        return multi_head_attention(
-            x, x, x, embed_dim, num_heads, *weights, mask, need_weights=False, mask_type=mask_type
-        )[0]
+        return multi_head_attention(x, x, x, *settings, need_weights=False, mask_type=mask_type)[0]
 
     def feed_forward(x: Tensor) -> Tensor:
         inner = F.linear(x, ffn_weight_1, ffn_bias_1)
         return F.linear(F.gelu(inner) if use_gelu else F.relu(inner), ffn_weight_2, ffn_bias_2)
-
-    def first(x: Tensor) -> Tensor:
-        return F.layer_norm(x, (embed_dim,), norm_weight_1, norm_bias_1, eps)
-
-    def second(x: Tensor) -> Tensor:
-        return F.layer_norm(x, (embed_dim,), norm_weight_2, norm_bias_2, eps)
 
     if norm_first:
         x = src + attend(first(src))
