@@ -14,6 +14,7 @@ Read in this order:
 - `accesses.py`: the regions of arrays that a loop's body reads and writes; reductions.
 - `congruences.py`: conditions and steps under which an access runs, such as one colour of two.
 - `extents.py`: intervals that never overlap.
+- `symbolic_strides.py`: strides that are known at run time only, and pairs whose elements one iteration exchanges.
 - `distances.py`: the iterations between two accesses of one element.
 
 `lowering.frontend` and `lowering.mlir_backend.loops` may import it.

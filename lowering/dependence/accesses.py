@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.bindings.mlir import ir
-from mlirtri.lowering.dependence.congruences import Congruence, of_condition, of_loop
+from mlirtri.lowering.dependence.congruences import Fact, of_condition, of_loop
 from mlirtri.lowering.dependence.index_forms import ATOMIC, IndexForms
 from mlirtri.lowering.mlir_common.reading import only_user
 
@@ -44,7 +44,7 @@ class Access:
     """By axis; None for the whole array."""
     update: str | None = None
     """The combining operation, where the access is a part of ``array[index] = array[index] + x`` or atomic."""
-    facts: tuple[Congruence, ...] = ()
+    facts: tuple[Fact, ...] = ()
     """What conditions and loops around it say."""
 
 
@@ -56,7 +56,7 @@ class BodyAccesses:
     forms: IndexForms
     by_slot: dict[int, list[Access]] = field(default_factory=dict)
     _slots: dict[ir.Value, int] = field(default_factory=dict)
-    _facts: tuple[Congruence, ...] = ()
+    _facts: tuple[Fact, ...] = ()
     """What holds in the block that is visited."""
 
     def collect(self, slots: set[int]) -> None:
@@ -71,7 +71,7 @@ class BodyAccesses:
             _mark_updates(accesses)
             _mark_tickets(accesses, self.forms)
 
-    def _visit(self, block: ir.Block, facts: Sequence[Congruence] = ()) -> None:
+    def _visit(self, block: ir.Block, facts: Sequence[Fact] = ()) -> None:
         before = self._facts
         self._facts = (*before, *facts)
         for operation in block.operations:

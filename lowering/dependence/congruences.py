@@ -1,4 +1,6 @@
-"""Facts about where an access runs: linear forms that are multiples of a number, from conditions and steps of loops.
+"""Facts about where an access runs: linear forms that are multiples of a number, or not negative.
+
+They come from conditions and from the steps of loops.
 
     for i, j: if (i + j) % 2 == c: a[i, j] = a[i - 1, j] + …     each access of `a` runs where i + j - c is even
 
@@ -24,6 +26,11 @@ _THROUGH = ("tensor.extract", "tri.cast", "tensor.from_elements")
 _BOTH = ("tri.logical_and", "arith.andi")
 _EITHER = ("tri.logical_or", "arith.ori")
 _EQUALITIES = {"tri.equal": True, "tri.not_equal": False}
+_ORDERS = {
+    "tri.greater": (False, True), "tri.greater_equal": (False, False),
+    "tri.less": (True, True), "tri.less_equal": (True, False),
+}  # fmt: skip
+"""Whether the second operand is the greater one, and whether they differ."""
 _PREDICATES = {0: True, 1: False}
 """Of `arith.cmpi`: eq and ne."""
 
@@ -36,8 +43,18 @@ class Congruence:
     modulus: int
 
 
-def of_condition(condition: ir.Value, holds: bool, forms: IndexForms) -> list[Congruence]:
-    """Return what a condition says of remainders where it is true, or where it is false."""
+@dataclass(frozen=True)
+class Order:
+    """A linear form that is not negative."""
+
+    form: Size
+
+
+Fact = Congruence | Order
+
+
+def of_condition(condition: ir.Value, holds: bool, forms: IndexForms) -> list[Fact]:
+    """Return what a condition says of remainders and of the order of values, where it is true or where it is false."""
     operation = definition(condition)
     while operation is not None and operation.name in _THROUGH and len(operation.operands) == 1:
         operation = definition(operation.operands[0])
@@ -48,6 +65,9 @@ def of_condition(condition: ir.Value, holds: bool, forms: IndexForms) -> list[Co
         return of_condition(operation.operands[0], not holds, forms)
     if name in (_BOTH if holds else _EITHER):
         return [fact for operand in operation.operands for fact in of_condition(operand, holds, forms)]
+    if name in _ORDERS:
+        left, right = map(forms.of, operation.operands)
+        return _of_order(left, right, _ORDERS[name], holds)
     is_equality = _EQUALITIES.get(name)
     if name == "arith.cmpi":
         is_equality = _PREDICATES.get(operation.attributes["predicate"].value)
@@ -55,6 +75,12 @@ def of_condition(condition: ir.Value, holds: bool, forms: IndexForms) -> list[Co
         return []
     left, right = map(forms.of, operation.operands)
     return _of_equality(left, right, holds == is_equality, forms)
+
+
+def _of_order(left: Size, right: Size, order: tuple[bool, bool], holds: bool) -> list[Fact]:
+    is_less, is_strict = order
+    difference = right - left if is_less else left - right
+    return [Order(difference - int(is_strict) if holds else -difference - int(not is_strict))]
 
 
 def of_loop(loop: ir.Operation, forms: IndexForms) -> list[Congruence]:
@@ -70,8 +96,9 @@ def are_contradictory(first: Access, second: Access, forms: IndexForms) -> bool:
     """Return whether two accesses can touch no common element for what is known of where they run."""
     if first.region is None or second.region is None:
         return False
-    for fact in first.facts:
-        for other in second.facts:
+    mine, theirs = ([fact for fact in each.facts if isinstance(fact, Congruence)] for each in (first, second))
+    for fact in mine:
+        for other in theirs:
             if fact.modulus != other.modulus:
                 continue
             difference = _difference(first, second, fact, other, forms)
@@ -80,7 +107,7 @@ def are_contradictory(first: Access, second: Access, forms: IndexForms) -> bool:
     return False
 
 
-def _of_equality(left: Size, right: Size, is_equal: bool, forms: IndexForms) -> list[Congruence]:
+def _of_equality(left: Size, right: Size, is_equal: bool, forms: IndexForms) -> list[Fact]:
     for one, other in ((left, right), (right, left)):
         remainder = _remainder(one, forms)
         if remainder is None or remainder[1] < 2:
@@ -127,9 +154,9 @@ def _difference(first: Access, second: Access, fact: Congruence, other: Congruen
     return difference.constant if difference.is_constant else None
 
 
-def around(operation: ir.Operation, forms: IndexForms) -> tuple[Congruence, ...]:
+def around(operation: ir.Operation, forms: IndexForms) -> tuple[Fact, ...]:
     """Return what holds where an operation stands, from the loops and branches around it, the loop of `forms` last."""
-    facts: list[Congruence] = []
+    facts: list[Fact] = []
     inner = operation
     while inner != forms.loop and inner.parent is not None:
         outer = inner.parent.operation

@@ -14,6 +14,10 @@ from mlirtri.lowering.dependence.index_forms import IndexForms
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 
 HELP = "run the loop in order with mt.serial, write into another array, or only add to it: x[i] += …"
+LOADED_HELP = (
+    "the array that it is read from may have an index twice: run the loop in order with mt.serial, only add to it: "
+    "x[rows[i]] += …, or loop over {name!r} and read what belongs there, by the inverse of the indices"
+)
 TILE_HELP = "run the loop in order with T.serial, write into another tile, or only add to it: T.atomic_add(x[i], …)"
 
 
@@ -70,7 +74,7 @@ def _conflict(
             continue
         apart = distance(first, second, bounds, forms)
         if apart is not None:
-            return _dependence(loop, name, first, second, apart, is_exact(first, second, forms))
+            return _dependence(loop, name, first, second, apart, forms)
     return None
 
 
@@ -95,20 +99,28 @@ def is_exact(first: Access, second: Access, forms: IndexForms) -> bool:
     )
 
 
+def _help(loop: ir.Operation, name: str, write: Access, forms: IndexForms) -> str:
+    if _is_in_tile_kernel(loop):
+        return TILE_HELP
+    starts = [interval.start for interval in write.region or ()]
+    is_loaded = any(forms.is_loaded(symbol) for start in starts for symbol, _ in start.terms)
+    return LOADED_HELP.format(name=name) if is_loaded else HELP
+
+
 def _dependence(
-    loop: ir.Operation, name: str, first: Access, second: Access, apart: int, is_exact: bool
+    loop: ir.Operation, name: str, first: Access, second: Access, apart: int, forms: IndexForms
 ) -> KernelError:
     write, other = (first, second) if first.is_write else (second, first)
     apart = apart if first.is_write else -apart
     verb = "writes" if other.is_write else "reads"
     far = f"the iteration {abs(apart)} steps {'later' if apart > 0 else 'before'}"
     which = {1: "the next iteration", -1: "the previous iteration"}.get(apart, far)
-    conflict = f"{which} {verb}" if is_exact else f"another iteration may {verb[:-1]}"
+    conflict = f"{which} {verb}" if is_exact(first, second, forms) else f"another iteration may {verb[:-1]}"
     same = write.operation == other.operation
     notes = [] if same else [Note(f"{verb} it here", span_of(other.operation.location))]
     return LoopDependenceError(
         f"the iterations of this parallel loop depend on each other: {name!r} is written here, and {conflict} it",
         span_of(write.operation.location),
-        help=TILE_HELP if _is_in_tile_kernel(loop) else HELP,
+        help=_help(loop, name, write, forms),
         notes=[*notes, Note("the parallel loop", span_of(loop.location))],
     )

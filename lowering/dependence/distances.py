@@ -17,6 +17,7 @@ from mlirtri.lowering.dependence.accesses import Access, Interval
 from mlirtri.lowering.dependence.congruences import are_contradictory
 from mlirtri.lowering.dependence.extents import never_overlap
 from mlirtri.lowering.dependence.index_forms import IndexForms
+from mlirtri.lowering.dependence.symbolic_strides import are_apart
 
 Region = tuple[Interval, ...]
 
@@ -78,6 +79,8 @@ def distance(first: Access, second: Access, bounds: LoopBounds, forms: IndexForm
         if are_contradictory(first, second, forms):
             return None
         if any(_is_ticket(axis, first.region, second.region, forms) for axis in range(len(first.region))):
+            return None
+        if any(are_apart(first, second, axis, bounds.variable, forms) for axis in range(len(first.region))):
             return None
         for here, there in zip(first.region, second.region, strict=True):
             distances = distances.intersected(_on_axis(here, there, bounds.variable, forms))

@@ -30,11 +30,11 @@ def never_overlap(here: Interval, there: Interval, forms: IndexForms) -> bool:
 
 
 def _ends_before(first: Interval, extent: int, second: Interval, forms: IndexForms) -> bool:
-    last, least = _extreme(first.start, 1, forms), _extreme(second.start, -1, forms)
+    last, least = extreme(first.start, 1, forms), extreme(second.start, -1, forms)
     return last is not None and least is not None and _is_positive(least - last - (extent - 1), forms)
 
 
-def _extreme(form: Size, sign: int, forms: IndexForms) -> Size | None:
+def extreme(form: Size, sign: int, forms: IndexForms) -> Size | None:
     """Return the greatest (sign 1) or least (sign -1) value in terms of what no iteration changes; None if unknown."""
     for _ in range(_MOST_STEPS):
         varying = [(symbol, factor) for symbol, factor in form.terms if forms.varies(symbol)]

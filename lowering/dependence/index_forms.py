@@ -50,6 +50,17 @@ class IndexForms:
     _wrapped: dict[int, tuple[Size, int]] = field(default_factory=dict)
     """By the number of an opaque value, the index that it is, and the size that is added to one below 0."""
 
+    _turned: dict[int, Size] = field(default_factory=dict)
+    """By the number of an opaque value, the index that it is where that is not negative."""
+    _scaled: dict[int, tuple[Size, Size]] = field(default_factory=dict)
+    """By the number of an opaque value, the factors whose product it is: one that iterations change, and another."""
+    _exchanged: dict[int, tuple[Size, Size]] = field(default_factory=dict)
+    """By the number of an opaque value, the operands of the bitwise exclusive or that it is."""
+    _loaded: set[int] = field(default_factory=set)
+    """The numbers of elements of arrays at indices that iterations change."""
+    _powers: dict[int, Size] = field(default_factory=dict)
+    """By the number of an opaque value, which power of 2 it is."""
+
     def of(self, value: ir.Value) -> Size:
         """Return the linear form of an integer of rank 0, a `tensor<i64>` or an `index`."""
         if value not in self._forms:
@@ -104,6 +115,29 @@ class IndexForms:
     def wrapped(self, symbol: Symbol) -> tuple[Size, int] | None:
         """Return the index and the size of which a symbol is ``where(index < 0, index + size, index)``; or None."""
         return self._wrapped.get(symbol.order)
+
+    def turned(self, symbol: Symbol) -> Size | None:
+        """Return the index of which a symbol is ``where(index < 0, index + size, index)``, of any size; or None."""
+        return self._turned.get(symbol.order)
+
+    def scaled(self, symbol: Symbol) -> tuple[Size, Size] | None:
+        """Return the factors of which a symbol is the product, first the one that iterations change; or None."""
+        return self._scaled.get(symbol.order)
+
+    def exchanged(self, symbol: Symbol) -> tuple[Size, Size] | None:
+        """Return the operands of which a symbol is the bitwise exclusive or; or None."""
+        return self._exchanged.get(symbol.order)
+
+    def power_of_two(self, symbol: Symbol) -> Size | None:
+        """Return the exponent of the power of 2 that a symbol is; or None."""
+        return self._powers.get(symbol.order)
+
+    def is_loaded(self, symbol: Symbol) -> bool:
+        """Return whether a symbol is an element that an iteration reads from an array, or an index made of one."""
+        index = self.turned(symbol)
+        if index is not None:
+            return any(self.is_loaded(inner) for inner, _ in index.terms)
+        return symbol.order in self._loaded
 
     def _form(self, value: ir.Value) -> Size:
         if isinstance(value.owner, ir.Block):
@@ -185,11 +219,38 @@ class IndexForms:
         if operation.name == "tri.where" and (moved := operands[1] - operands[2]).is_constant and moved.constant > 0:
             [(symbol, _)] = form.terms
             self._wrapped[symbol.order] = (operands[2], moved.constant)
+        [(symbol, _)] = form.terms
+        self._note(symbol, operation, operands)
         known = {"tri.remainder": self._remainders} | dict.fromkeys(_QUOTIENTS, self._quotients)
         if operation.name in known and operands[1].is_constant and operands[1].constant > 0:
             [(symbol, _)] = form.terms
             known[operation.name][symbol.order] = (operands[0], operands[1].constant)
         return form
+
+    def _note(self, symbol: Symbol, operation: ir.Operation, operands: list[Size]) -> None:
+        """Record what proofs about strides that are no constants need of an opaque value."""
+        name = operation.name
+        if name == "tri.extract_slice" and self.varies(symbol):
+            self._loaded.add(symbol.order)
+        if name == "tri.where" and self._is_below_zero(operation.operands[0], operands[2]):
+            self._turned[symbol.order] = operands[2]
+        if name in _PRODUCTS:
+            changing = [any(self.varies(inner) for inner, _ in form.terms) for form in operands]
+            if changing[0] != changing[1]:
+                first = changing.index(True)
+                self._scaled[symbol.order] = (operands[first], operands[1 - first])
+        if name == "tri.bitwise_xor":
+            self._exchanged[symbol.order] = (operands[0], operands[1])
+        base = {"tri.left_shift": 1, "tri.power": 2}.get(name)
+        if base is not None and operands[0].is_constant and operands[0].constant == base:
+            self._powers[symbol.order] = operands[1]
+
+    def _is_below_zero(self, condition: ir.Value, index: Size) -> bool:
+        comparison = defined_by(condition, "tri.less")
+        if comparison is None:
+            return False
+        compared, zero = map(self.of, comparison.operands)
+        return compared == index and zero == Size.of(0)
 
     def _opaque(self, key: Hashable, varies: bool) -> Size:
         number = self._numbers.setdefault(key, len(self._numbers))
