@@ -128,6 +128,8 @@ DECIDE_CODE = (
 the disk cache. A new setting that is missing here would be served code of its old value."""
 
 _warned: set[str] = set()
+_looked_at = [-1]
+"""How many variables there were when their names were last read."""
 
 
 def get(name: str, argument: Any = None) -> Any:
@@ -162,6 +164,10 @@ def cache_folder() -> Path:
 
 
 def _warn_about_unknown_names() -> None:
+    # Reading all names takes 25 microseconds, and a compilation asks for a dozen settings.
+    if len(os.environ) == _looked_at[0]:
+        return
+    _looked_at[0] = len(os.environ)
     unknown = {name for name in os.environ if name.startswith(PREFIX)} - SETTINGS.keys() - _warned
     for name in sorted(unknown):
         _warned.add(name)

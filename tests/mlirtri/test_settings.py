@@ -20,6 +20,7 @@ def clean_environment(monkeypatch):
     for name in settings.SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(settings, "_warned", set())
+    monkeypatch.setattr(settings, "_looked_at", [-1])
 
 
 def test_argument_beats_environment_beats_default(monkeypatch):

@@ -10,7 +10,7 @@ import operator
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -241,19 +241,33 @@ def is_of_generator(function: Callable[..., Any]) -> bool:
 
 def find(callee: Any, name: str | None, arguments: list[Any], keywords: dict[str, Any]) -> Callable[..., Any] | None:
     """Return the function that implements a library's for a call; `name` is its name where it is known."""
-    name = name or next(filter(partial(_is_named, callee), FUNCTIONS), None)
+    name = name or _name_of(callee)
     if name not in FUNCTIONS or _has_operation(name, arguments, keywords):
         return None
     return FUNCTIONS[name]
 
 
-def _is_named(callee: Any, name: str) -> bool:
-    top, *path = name.split(".")
-    if top not in sys.modules:
-        return False
-    other = operator.attrgetter(".".join(path))(sys.modules[top])
-    # A method is a new object each time, which equals the others.
-    return callee is other or (type(callee) is type(other) and callee == other)
+def _name_of(callee: Any) -> str | None:
+    """Return the name in `FUNCTIONS` of a function of the libraries that are loaded; None for other values."""
+    try:
+        return _names(tuple(top for top in _LIBRARIES if top in sys.modules)).get((type(callee), callee))
+    except TypeError:  # it has no hash, which functions have
+        return None
+
+
+_LIBRARIES = tuple(dict.fromkeys(name.partition(".")[0] for name in FUNCTIONS))
+
+
+@lru_cache(maxsize=8)
+def _names(loaded: tuple[str, ...]) -> dict[tuple[type, Any], str]:
+    """Return the names by function, with its type. A method is a new object each time, which equals the others."""
+    names: dict[tuple[type, Any], str] = {}
+    for name in FUNCTIONS:
+        top, _, path = name.partition(".")
+        if top in loaded:
+            function = operator.attrgetter(path)(sys.modules[top])
+            names.setdefault((type(function), function), name)
+    return names
 
 
 def _has_operation(name: str, arguments: list[Any], keywords: dict[str, Any]) -> bool:

@@ -76,6 +76,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("prepare-functions", prepare_functions, module, context)
         threads = context.target.threads if runtime_library() else 1
         if is_imperative(module):
+            # It looks for fills, which are generics afterwards.
+            run_rewrite("argmax-in-two-passes", argmax.rewrite_dynamic, module, context)
             run_passes(module, TO_GENERIC, context)
             run_rewrite("accumulate-products", accumulated_products.rewrite, module, context)
             run_rewrite("mark-contractions", loop_contractions.mark, module, context)

@@ -60,7 +60,7 @@ def to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("hide-memory-spaces", memory_spaces.hide, module, context)
         run_rewrite("selects-to-branches", selected_buffers.rewrite, module, context)
         run_rewrite("copies-to-linalg", copies_to_linalg, module, context)
-        run_rewrite("argmax-in-two-passes", lambda module: argmax.rewrite(module, only_dynamic=True), module, context)
+        run_rewrite("argmax-in-two-passes", argmax.rewrite_dynamic, module, context)
         run_passes(module, TO_GENERIC, context)
         run_rewrite("order-loops", order.rewrite, module, context)
         run_rewrite("structured-to-loops", structured.rewrite, module, context)
