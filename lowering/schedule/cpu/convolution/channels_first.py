@@ -159,8 +159,8 @@ class _PackedTasks(ConvolutionTasks):
         self.blocks = -(-first.extent // self.depth)
         self.tall = self._row_tiles_per_task(count)
         self.chunks = Chunks(rows, count, -(-self.tiles.rows.count // self.tall), first_row)
-        extents = [axis.extent for axis in self.window]
-        self.packed = temporary("pixels", str(dtype), [self.depth, *extents, self.pitch])
+        self.taps = size_of(self.window)
+        self.packed = temporary("pixels", str(dtype), [self.depth * self.taps, self.pitch])
         self.sums = None
         """The sums of a task between blocks of the reduction."""
         if self.blocks > 1:
@@ -206,7 +206,7 @@ class _PackedTasks(ConvolutionTasks):
             return sequence(self.channel.filled(self.padded, values, row, self.lanes), copies)
 
         def rows(values: Values, position: Expr) -> Stmt:
-            target = [position, *(values[axis.variable] for axis in self.window)]
+            target = [self._term(position, [values[axis.variable] for axis in self.window])]
             values = {**batch, **values}
             lines = for_loop("line", self.chunks.rows, lambda line: self._line(target, values, row, line))
             if self.pitch == self.pixels:
@@ -273,6 +273,7 @@ class _PackedTasks(ConvolutionTasks):
 
     def _tiles(self, batch: Values, row: Expr, part: Expr, number: Expr) -> Stmt:
         chunk = self._of_chunk(row)
+        depth = self.depth * self.taps if len(chunk.reduced) == 1 else self.depth
         rows, vectors = self.tiles.rows, self.tiles.vectors
         row_tiles: Expr = index(self.tall)
         if rows.count % self.tall:
@@ -282,7 +283,7 @@ class _PackedTasks(ConvolutionTasks):
             columns = min(size * self.lanes, self.pixels - first * self.lanes)
 
             def row_tile(row_number: Expr) -> Stmt:
-                block = ReductionBlock(number, self.blocks, self.depth, self.sums, (row_number, column_number))
+                block = ReductionBlock(number, self.blocks, depth, self.sums, (row_number, column_number))
 
                 def body(first_row: Expr, tall: int) -> Stmt:
                     position = TilePosition(batch, first_row, tall, index(first * self.lanes), size, columns)
@@ -306,8 +307,37 @@ class _PackedTasks(ConvolutionTasks):
         pixel = Axis(tirx.Var("pixel", "int64"), self.pixels)
         line = plus(row, tirx.floordiv(pixel.variable, index(self.width)))
         values = {inner.variable: tirx.floormod(pixel.variable, index(self.width)), **axis_values(outer, line)}
-        terms = [tirx.floormod(first.variable, index(self.depth)), *(axis.variable for axis in self.window)]
-        return replace(
-            self.contraction, columns=(pixel,), right=tirx.BufferLoad(self.packed, [*terms, pixel.variable]),
+        variables = [axis.variable for axis in self.window]
+        term = self._term(tirx.floormod(first.variable, index(self.depth)), variables)
+        chunk = replace(
+            self.contraction, columns=(pixel,), right=tirx.BufferLoad(self.packed, [term, pixel.variable]),
             stores=tuple(replaced(store, values) for store in self.contraction.stores),
         )  # fmt: skip
+        return _with_joined_sum(chunk, self.packed, self.depth * self.taps)
+
+    def _term(self, channel: Expr, positions: Sequence[Any]) -> Expr:
+        """Return the number of a term of the sum in the packed buffer: of a channel and a position of the window."""
+        term = channel
+        for axis, position in zip(self.window, positions, strict=True):
+            term = plus(term * index(axis.extent), position)
+        return term
+
+
+def _with_joined_sum(contraction: Contraction, packed: Buffer, terms: int) -> Contraction:
+    """Return a contraction of `packed` whose sum is one loop, where the filter lies in the order of the sum.
+
+    LLVM unrolls short loops over the window, which makes code of many times the length that is no faster.
+    """
+    left, reduced = contraction.left, contraction.reduced
+    if not isinstance(left, TensorLoad) or len(reduced) < 2:
+        return contraction
+    last = list(zip(left.indices, left.source.ty.shape, strict=True))[-len(reduced) :]
+    axes = zip(last, reduced, strict=True)
+    if not all(at.same_as(axis.variable) and int(size) == axis.extent for (at, size), axis in axes):
+        return contraction
+    joined = Axis(tirx.Var("term", "int64"), size_of(reduced))
+    values = axis_values(reduced, joined.variable)
+    pixel = contraction.columns[0]
+    position = tirx.floormod(joined.variable, index(terms))
+    right = tirx.BufferLoad(packed, [position, pixel.variable])
+    return replace(contraction, reduced=(joined,), left=replaced(left, values), right=right)

@@ -22,7 +22,7 @@ from mlirtri.lowering.schedule.cpu.nests.accumulators import Accumulators, loads
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence, substituted
 from mlirtri.lowering.tir.tiles import in_lanes, replaced
-from mlirtri.lowering.toolchain.tvm_names import Node, Stmt, TensorLoad, structural_map, tirx
+from mlirtri.lowering.toolchain.tvm_names import Node, Stmt, TensorLoad, structural_equal, structural_map, tirx
 
 MAX_TAPS = 64
 """Positions of a window that are unrolled."""
@@ -156,6 +156,7 @@ def _vector(window: _Window, statement: Stmt, row: Any, start: Any, widened: Wid
 def _gathered(window: _Window, statement: Stmt, start: Any) -> tuple[Any, list[Any]]:
     """Return the statement with its loads of stride 2 from a private buffer, and the statements that fill that."""
     prologue: list[Any] = []
+    gathered: list[tuple[Any, Any]] = []
     column, lanes = window.column.variable, window.lanes
     if not any(load.source in window.skipping for load in loads_of(statement)):
         return statement, prologue
@@ -163,6 +164,9 @@ def _gathered(window: _Window, statement: Stmt, start: Any) -> tuple[Any, list[A
     def load(node: Node) -> Any:
         if node.source not in window.skipping:
             return node
+        # A maximum reads its element in a comparison, too.
+        if (again := next((packed for other, packed in gathered if structural_equal(other, node)), None)) is not None:
+            return tirx.BufferLoad(again, [column - start])
         offset = replaced(node.indices[0], {column: start})
         both = [new_buffer(name, str(node.source.dtype), lanes) for name in ("even", "odd")]
         packed = new_buffer("packed", str(node.source.dtype), lanes)
@@ -172,6 +176,7 @@ def _gathered(window: _Window, statement: Stmt, start: Any) -> tuple[Any, list[A
             prologue.append(_copied(buffer, node.source, first, lanes))
         for half, buffer in enumerate(both):
             prologue.append(_every_second(packed, buffer, half, lanes // 2))
+        gathered.append((node, packed))
         return tirx.BufferLoad(packed, [column - start])
 
     return structural_map(statement, (TensorLoad, load), order="post"), prologue
