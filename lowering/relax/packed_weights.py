@@ -11,6 +11,7 @@ The runtime computes calls of marked functions when tensors are bound, not in ea
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +88,7 @@ class _Operand:
 class _Packing:
     def __init__(self, mod: IRModule, weights: Collection[Any]):
         self.builder = BlockBuilder(mod)
-        self.weights = list(weights)
+        self.weights = set(weights)
         self.is_changed = self.is_dataflow = False
         self.functions = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
         self.packed: dict[tuple[Any, tuple[int, ...], tuple[int, ...]], Any] = {}
@@ -117,7 +118,7 @@ class _Packing:
                 return
             if is_computed_once(binding.value, self.weights):
                 # A view of a weight, or several in one tensor.
-                self.weights.append(binding.var)
+                self.weights.add(binding.var)
         yield binding
 
     def _rewritten(self, name: str, arguments: list[Any]) -> tuple[tuple[_Operand, ...], Any]:
@@ -234,14 +235,14 @@ def _pack_function(weight: Any, layout: WeightLayout, order: tuple[int, ...]) ->
 def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
     """Return the module with ``mlirtri.once`` on functions that are called with what depends on weights alone."""
     [(_, function)] = relax_functions(mod)
-    fixed, once, often = list(weights), set(), set()
+    fixed, once, often = set(weights), set(), set()
     for binding in bindings_of(function):
         if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
             continue
         callee = binding.value.args[0].name_hint
         if is_computed_once(binding.value, fixed):
             once.add(callee)
-            fixed.append(binding.var)
+            fixed.add(binding.var)
         else:
             often.add(callee)
     marked = {
@@ -254,17 +255,17 @@ def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
 
 def computed_once(bindings: Sequence[Any], weights: Collection[Any]) -> set[int]:
     """Return the positions of the bindings that compute what depends on weights alone."""
-    fixed, found = list(weights), set()
+    fixed, found = set(weights), set()
     for position, binding in enumerate(bindings):
         if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
             continue
         if len(binding.value.args[1].fields) and is_computed_once(binding.value, fixed):
-            fixed.append(binding.var)
+            fixed.add(binding.var)
             found.add(position)
     return found
 
 
-def is_computed_once(call: Expr, fixed: Collection[Any]) -> bool:
+def is_computed_once(call: Expr, fixed: AbstractSet[Any]) -> bool:
     """Return whether a call reads fixed values alone, and gives a value that is not much larger."""
     arguments = call.args[1].fields
     is_fixed = all(argument in fixed or isinstance(argument, ir.GenericConst) for argument in arguments)

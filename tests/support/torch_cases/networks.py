@@ -86,6 +86,11 @@ CASES = [
     ("conv3d", F.conv3d, lambda: (f(1, 2, 4, 5, 5), f(3, 2, 2, 3, 3), f(3))),
     ("conv3d stride padding", lambda x, w: F.conv3d(x, w, stride=2, padding=1), lambda: (f(1, 2, 4, 5, 5), f(3, 2, 3, 3, 3))),
     ("conv3d groups", lambda x, w: F.conv3d(x, w, groups=2), lambda: (f(1, 4, 3, 4, 4), f(4, 2, 2, 2, 2))),
+    (
+        "conv3d depthwise",
+        lambda x, w, b: F.conv3d(x, w, b, (2, 1, 2), (1, 1, 0), (1, 1, 2), 4),
+        lambda: (f(2, 4, 5, 6, 7), f(8, 1, 2, 3, 3), f(8)),
+    ),
     ("conv transpose1d", F.conv_transpose1d, lambda: (f(2, 3, 5), f(3, 4, 3), f(4))),
     ("conv transpose1d stride", lambda x, w: F.conv_transpose1d(x, w, stride=2, padding=1, output_padding=1), lambda: (f(2, 3, 5), f(3, 4, 3))),
     ("conv transpose2d", F.conv_transpose2d, lambda: (f(1, 3, 4, 5), f(3, 2, 3, 3), f(2))),

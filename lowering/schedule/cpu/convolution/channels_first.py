@@ -12,6 +12,7 @@ are computed on the tiles.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd

@@ -161,13 +161,43 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Results:
-    """Return a transposed convolution of several groups, one group after the other."""
+    """Return a transposed convolution of several groups, one group after the other, and depthwise ones of volumes."""
+    if not transposed and len(stride) == 3 and groups > 1 and weight.shape[1] == 1:
+        return _depthwise_of_volumes(x, weight, bias, stride, padding, dilation)
     if not transposed or groups == 1:
         return NotImplemented
     biases = [None] * groups if bias is None else bias.chunk(groups)
     operands = zip(x.chunk(groups, x.dim() - len(stride) - 1), weight.chunk(groups), biases, strict=True)
     shape = (stride, padding, dilation, True, output_padding, 1)
     return torch.cat([aten.convolution.default(*operand, *shape) for operand in operands], x.dim() - len(stride) - 1)
+
+
+def _depthwise_of_volumes(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> Tensor:
+    """Return the sum of depthwise convolutions of planes, one for each plane of the filter: torch-mlir has these."""
+    if x.dim() == 4:
+        return _depthwise_of_volumes(x.unsqueeze(0), weight, bias, stride, padding, dilation).squeeze(0)
+    wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
+    padded, filters = F.pad(x, (0, 0, 0, 0, padding[0], padding[0])).to(wide), weight.to(wide)
+    batch, channels, depth = padded.shape[:3]
+    count = (depth - dilation[0] * (weight.shape[2] - 1) - 1) // stride[0] + 1
+    total: Tensor | None = None
+    for position in range(weight.shape[2]):
+        first = position * dilation[0]
+        planes = padded[:, :, first : first + (count - 1) * stride[0] + 1 : stride[0]].transpose(1, 2)
+        images = planes.reshape(batch * count, channels, *x.shape[3:])
+        part = F.conv2d(images, filters[:, :, position], None, stride[1:], padding[1:], dilation[1:], channels)
+        total = part if total is None else total + part
+    assert total is not None
+    if bias is not None:
+        total = total + bias.to(wide).view(-1, 1, 1)
+    return total.reshape(batch, count, *total.shape[1:]).transpose(1, 2).to(x.dtype)
 
 
 @decomposes(aten._batch_norm_with_update_functional.default)
