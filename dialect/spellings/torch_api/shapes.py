@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import counted, evenly, on_diagonal, spread
 from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, at_least, known_ints, repeat, rolled, rotated, tiled
 
-FLOAT32, FLOAT64 = DTYPES["float32"], DTYPES["float64"]
+FLOAT32, FLOAT64, INT64 = DTYPES["float32"], DTYPES["float64"], DTYPES["int64"]
+HALVES = (DTYPES["float16"], DTYPES["bfloat16"])
 
 
 register("torch.roll Tensor.roll", lambda b, input, shifts, dims=None: rolled(b, input, shifts, dims), "roll reshape")
@@ -93,7 +94,16 @@ def _range(b: Builder, start: Value, end: Value, steps: Argument, name: str) -> 
     return evenly(b, start, end, counted(b, steps, name), True)[0]
 
 
-RANGE = "arange reshape cast add multiply subtract divide equal where broadcast_to"
+def _range_of_halves(b: Builder, start: Value, end: Value, steps: int, kind: DType) -> Value:
+    """Return a range of fp16 or bf16 as eager: it rounds each step and counts from both ends."""
+    start, end = b.cast(start, kind), b.cast(end, kind)
+    step, index = b.divide(b.subtract(end, start), b.cast(steps - 1, kind)), b.arange(0, steps, 1, INT64)
+    rising = b.add(start, b.multiply(step, b.cast(index, kind)))
+    falling = b.subtract(end, b.multiply(step, b.cast(b.subtract(steps - 1, index), kind)))
+    return b.where(b.less(index, steps // 2), rising, falling)
+
+
+RANGE = "less arange reshape cast add multiply subtract divide equal where broadcast_to"
 
 
 @spelling("torch.linspace", ops=RANGE)
@@ -101,7 +111,10 @@ def _(
     b, start, end, steps, *, out=unsupported(), dtype=None, layout=unsupported(), device=unsupported(),
     requires_grad=unsupported(False),
 ):  # fmt: skip
-    return b.cast(_range(b, start, end, steps, "torch.linspace"), FLOAT32 if dtype is None else as_dtype(dtype))
+    kind = FLOAT32 if dtype is None else as_dtype(dtype)
+    if kind in HALVES and helpers.is_integer(steps) and steps > 1:
+        return _range_of_halves(b, start, end, int(steps), kind)
+    return b.cast(_range(b, start, end, steps, "torch.linspace"), kind)
 
 
 @spelling("torch.logspace", ops=f"{RANGE} power")

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions, tensor
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.importers.from_stablehlo import quantized_types
 from mlirtri.lowering.importers.from_stablehlo.lapack_calls import keep_options
 from mlirtri.lowering.importers.normalize import inline_entry
 from mlirtri.lowering.mlir_common.attributes import argument_attributes, note_signs, result_attributes, set_signature
 from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.reading import defined_by
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
 
 COMPOSITES = (Pass("func.func(stablehlo-legalize-composite-to-call)", "a composite operation calls its decomposition"),)
 SIMPLER = (
     Pass("func.func(chlo-legalize-to-stablehlo)", "functions such as erf become formulas"),
-    Pass("func.func(stablehlo-legalize-deprecated-ops)", "deprecated operations become those that are lowered"),
+    Pass(
+        "func.func(stablehlo-legalize-deprecated-ops{fail-on-unused=false})",
+        "deprecated operations become those that are lowered",
+    ),
     Pass("func.func(shape-legalize-to-stablehlo)", "sizes are tensors too"),
     Pass("stablehlo-refine-shapes", "sizes that follow from those of the arguments"),
     Pass("func.func(stablehlo-canonicalize-dynamism)", "operations whose sizes are constants are static"),
@@ -26,11 +31,19 @@ SIMPLER = (
 )
 FOREIGN = ("mhlo.", "jax.", "sdy.", "xla.", "tf.", "stablehlo.", "mosaic.")
 """Prefixes of attributes that these pipelines ignore."""
+FUNCTIONS = {
+    f"mhlo.{name}": f"chlo.{name}"
+    for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "erf", "erf_inv", "sinh", "tan")
+}
+"""Calls by which JAX exports functions of CHLO."""
+PLACEMENTS = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
+"""Calls that say on which device a tensor lies: on a single one, the tensor itself."""
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
     """Simplify `module`, in place; raises `KernelError`."""
     with module.context, ir.Location.unknown():
+        run_rewrite("known-calls", _replace_known_calls, module, context)
         run_rewrite("without-foreign-attributes", _drop_foreign_attributes, module, context)
     module = run_isolated(module, COMPOSITES, context)
     with module.context, ir.Location.unknown():
@@ -38,6 +51,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("quantized-types", quantized_types.rewrite, module, context)
     module = run_isolated(module, SIMPLER, context)
     with module.context, ir.Location.unknown():
+        generators = [(operation, operation.name) for operation in operations_named(module, "stablehlo.rng")]
+        refuse(generators, "linalg", "draw numbers by rng_bit_generator, whose state is an argument and a result")
         run_rewrite("without-trivial-operations", _fold_trivial, module, context)
         run_rewrite("sums-of-booleans", _or_booleans, module, context)
         run_rewrite("signs-as-attributes", _note_signs, module, context)
@@ -47,6 +62,28 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 def _note_signs(module: ir.Module) -> None:
     for function in public_functions(module):
         note_signs(function)
+
+
+def _replace_known_calls(module: ir.Module) -> None:
+    for operation in operations_named(module, "stablehlo.custom_call"):
+        with operation.location, ir.InsertionPoint(operation):
+            values = _values_of_call(operation)
+        if values is not None:
+            replace(operation, values)
+
+
+def _values_of_call(operation: ir.Operation) -> list[ir.Value] | None:
+    name = ir.StringAttr(operation.attributes["call_target_name"]).value
+    operands, types = list(operation.operands), [result.type for result in operation.results]
+    if name in PLACEMENTS and [operand.type for operand in operands] == types:
+        return operands
+    if name in FUNCTIONS and len(operands) == len(types) == 1:
+        return list(ir.Operation.create(FUNCTIONS[name], types, operands).results)
+    options = operation.attributes["mhlo.attributes"] if "mhlo.attributes" in operation.attributes else {}
+    if name == "mhlo.topk" and "k" in options and "largest" in options and ir.BoolAttr(options["largest"]).value:
+        count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ir.IntegerAttr(options["k"]).value)
+        return list(ir.Operation.create("chlo.top_k", types, operands, {"k": count}).results)
+    return None
 
 
 def _drop_foreign_attributes(module: ir.Module) -> None:
@@ -89,6 +126,9 @@ def _fold_trivial(module: ir.Module) -> None:
 def _values(operation: ir.Operation) -> list[ir.Value] | None:
     if operation.name == "stablehlo.optimization_barrier":
         return list(operation.operands)
+    if operation.name == "stablehlo.get_tuple_element":
+        elements = defined_by(operation.operands[0], "stablehlo.tuple")
+        return elements and [elements.operands[ir.IntegerAttr(operation.attributes["index"]).value]]
     types = [result.type for result in operation.results]
     if operation.name == "stablehlo.bitcast_convert" and operation.operands[0].type == types[0]:
         # Upstream's lowering of a complex one ends the process.

@@ -43,6 +43,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("halves-of-matrices", linear_algebra.widen_halves, module, context)
         run_rewrite("control-flow", control_flow.rewrite, module, context)
         run_rewrite("windows-apart", sort_and_scatter.pad_windows_apart, module, context)
+        run_rewrite("signless-convolutions", windows.multiply_without_signs, module, context)
         run_rewrite("signless-resources", lambda module: _without_signs(module, context), module, context)
     module = run_isolated(module, TO_LINALG, context)
     with module.context, ir.Location.unknown():

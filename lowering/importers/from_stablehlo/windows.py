@@ -30,6 +30,33 @@ def rewrite(module: ir.Module) -> None:
                 replace(operation, values)
 
 
+def multiply_without_signs(module: ir.Module) -> None:
+    """Give convolutions of unsigned integers signless operands of the result's width, in place: the bits are the same.
+
+    Upstream's lowering of groups of features builds `arith` operations on unsigned types, which do not verify.
+    """
+    for operation in operations_named(module, "stablehlo.convolution"):
+        kind = operation.results[0].type
+        if not isinstance(kind.element_type, ir.IntegerType) or not kind.element_type.is_unsigned:
+            continue
+        element = ir.IntegerType.get_signless(kind.element_type.width)
+        with operation.location, ir.InsertionPoint(operation):
+            for position, operand in enumerate(operation.operands):
+                wide = ir.RankedTensorType.get(operand.type.shape, kind.element_type)
+                converted = ir.Operation.create("stablehlo.convert", [wide], [operand]).result
+                operation.operands[position] = _reinterpreted(converted, element)
+            signless = ir.RankedTensorType.get(kind.shape, element)
+            attributes = {name: operation.attributes[name] for name in operation.attributes}
+            product = ir.Operation.create(operation.name, [signless], list(operation.operands), attributes)
+            value = _reinterpreted(product.result, kind.element_type)
+        replace(operation, [value])
+
+
+def _reinterpreted(value: ir.Value, element: ir.Type) -> ir.Value:
+    kind = ir.RankedTensorType.get(value.type.shape, element)
+    return ir.Operation.create("builtin.unrealized_conversion_cast", [kind], [value]).result
+
+
 def _reduced(operation: ir.Operation) -> list[ir.Value]:
     count = len(operation.results)
     rank = operation.results[0].type.rank

@@ -34,7 +34,7 @@ def moved(x):
 
 
 def steps(x):
-    return torch.linspace(-2, 4.3, 50, dtype=x.dtype), torch.linspace(x[3], 4.3, 333, dtype=x.dtype)
+    return torch.linspace(-2, 4.3, 50, dtype=x.dtype), torch.linspace(x[3], 4.3, 1000, dtype=x.dtype)
 
 
 class Program(torch.nn.Module):
@@ -79,7 +79,7 @@ def test_programs_round_as_eager(dtype):
 
 def test_kernels_round_as_eager():
     x = numbers(torch.bfloat16)
-    check(mt.jit(lambda x: divisions(x) + comparisons(x))(x), divisions(x) + comparisons(x), 0)
+    check(mt.jit(lambda x: divisions(x) + comparisons(x) + steps(x))(x), divisions(x) + comparisons(x) + steps(x), 0)
     check(mt.jit(lambda x: activations(x) + sums(x))(x), activations(x) + sums(x), 1)
     assert torch.equal(mt.jit(lambda x: 0.7 / x)(x.float()), 0.7 / x.float())
 

@@ -47,7 +47,7 @@ def linspace(start: Operand, end: Operand, steps: int, *, dtype: torch.dtype | N
     if kind not in HALVES or steps < 2:
         return torch._refs.linspace(start, end, steps, dtype=kind, **rest)
     first, last = (x.to(kind) if isinstance(x, Tensor) else torch.full((), x, dtype=kind) for x in (start, end))
-    step, position = (last - first) / (steps - 1), torch.arange(steps)
+    step, position = (last - first) / torch.full((), steps - 1, dtype=kind), torch.arange(steps)
     rising, falling = first + step * position.to(kind), last - step * (steps - 1 - position).to(kind)
     return torch.where(position < steps // 2, rising, falling)
 
