@@ -178,6 +178,11 @@ def error_class(name: str) -> type[Exception]:
     return kind
 
 
+def name_of_error(kind: type[Exception]) -> str:
+    """Return the name by which `error_class` finds a class; of a class of the user's that of what it stands for."""
+    return getattr(kind, "stands_for", kind).__name__
+
+
 def raise_all(errors: Sequence[KernelError]) -> None:
     """Raise the only error, or all of them together; do nothing when there is none."""
     if not errors:

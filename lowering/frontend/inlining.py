@@ -25,7 +25,8 @@ from mlirtri.lowering.frontend.semantics.builder import describe
 from mlirtri.lowering.frontend.semantics.container_values import from_outside, identities, renewed
 from mlirtri.lowering.frontend.semantics.merging import same
 from mlirtri.lowering.frontend.semantics.storage import has_memory, with_memory
-from mlirtri.lowering.frontend.syntax.early_exits import stored
+from mlirtri.lowering.frontend.syntax.early_exits import nonlocals, stored
+from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_SYNTAX
 
 DEFAULT = "it is the default of a parameter, which calls share"
 FRAMES_OF_CALL = 100
@@ -192,8 +193,38 @@ def inline_local(
     outer = function.context.scope
     scope = Scope(outer.function, outer.captures, enclosing=outer)
     scope.locals.update(_seen_outside(context, function))
+    variables = _variables_of(context, function, scope, context.span(call))
+    scope.locals.update({variable.name: variable.value for variable in variables})
     scope.locals.update(_owned(function.bind(arguments, keywords)))
-    return _run(context, scope, function.context.file, function.body, function.__name__, context.span(call))
+    names = tuple(variable.name for variable in variables)
+    file, span = function.context.file, context.span(call)
+    result = _run(context, scope, file, function.body, function.__name__, span, names)
+    for variable in variables:
+        variable.assign(scope.read(variable.name, context.b))
+    return result
+
+
+def _variables_of(context: FunctionContext, function: LocalFunction, scope: Scope, span: Span) -> list[Variable]:
+    """Return the variables of an enclosing function that one defined in it assigns to: those of `nonlocal`.
+
+    While it runs, they are variables of its scope, also for the functions that it calls.
+    """
+    caller = context.scope
+    for name in nonlocals(function.body):
+        owner = scope.owners[name] = function.context.scope.owners.get(name, function.context.scope)
+        if owner not in (caller, caller.owners.get(name)):
+            raise UnsupportedSyntaxError(
+                f"{function.__name__} assigns to {name!r} of another function than the one that calls it",
+                help="pass the value as an argument and return the new one",
+            )
+    return [Variable(caller, name, caller.read(name, context.b), span) for name in sorted(scope.owners)]
+
+
+@handles(ast.Nonlocal)
+def visit_nonlocal(context: FunctionContext, node: ast.Nonlocal) -> None:
+    """Take the declaration of a function that is defined in a kernel; `inline_local` assigns the names."""
+    if context.scope.enclosing is None:
+        raise UnsupportedSyntaxError("a kernel cannot contain `nonlocal`", help=INSTEAD_OF_SYNTAX["Nonlocal"])
 
 
 def _seen_outside(context: FunctionContext, function: LocalFunction) -> dict[str, Any]:

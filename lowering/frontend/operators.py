@@ -165,7 +165,7 @@ def _numpy_power(b: Language, left: TriValue, right: Any) -> Any:
         return b.power(b.cast(left, "int64"), right)
     if is_number and right == 2 and (is_inexact or isinstance(right, int)):
         return b.square(left)
-    if is_number and right == 0.5 and is_inexact:
+    if is_number and right == 0.5 and is_inexact and is_array(left):
         # A bfloat16 array to the power of a Python float is float32: NEP 50 does not cover ml_dtypes.
         return b.sqrt(b.cast(left, "float32") if left.type.dtype.name == "bfloat16" else left)
     return b.power(left, right)

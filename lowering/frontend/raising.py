@@ -7,6 +7,8 @@ A check does not end the function: what follows computes values that the caller 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES
@@ -24,6 +26,8 @@ from mlirtri.errors import (
     KernelRuntimeError,
     KernelTypeError,
     KernelValueError,
+    Note,
+    Span,
     UnsupportedSyntaxError,
 )
 from mlirtri.lowering.frontend.context import RAISED, FunctionContext, Returned, handles, visit
@@ -37,6 +41,36 @@ CLASSES: dict[type[BaseException], type[KernelError]] = {
     ArithmeticError: KernelArithmeticError, Exception: KernelError,
 }  # fmt: skip
 """What a kernel may raise, and what its caller gets: a class of ours that is one of these, too."""
+
+
+class _RaisedAs(Exception):
+    """Base of the classes of `raised_as`, whose constructors are not the user's."""
+
+    def __init__(
+        self,
+        message: str,
+        span: Span | None = None,
+        *,
+        help: str | None = None,  # noqa: A002 - as of `KernelError`
+        notes: Sequence[Note] = (),
+    ):
+        Exception.__init__(self, message)
+        self.message, self.span, self.help, self.notes = message, span, help, tuple(notes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        _, base, kind = type(self).__bases__
+        return _rebuild_as, (kind, base, self.message, self.span, self.help, self.notes)
+
+
+@lru_cache(maxsize=256)
+def raised_as(kind: type[Exception], base: type[KernelError]) -> type[KernelError]:
+    """Return a class of ours that callers catch as a class of the user's, for which `base` stands."""
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "stands_for": base}
+    return type(kind.__name__, (_RaisedAs, base, kind), names)
+
+
+def _rebuild_as(kind, base, message, span, help_text, notes):
+    return raised_as(kind, base)(message, span, help=help_text, notes=notes)
 
 
 @handles(ast.Raise)
@@ -80,6 +114,9 @@ def _class(kind: Any) -> type[KernelError]:
         return KernelLinearAlgebraError
     if isinstance(kind, type) and issubclass(kind, KernelError) and kind in CLASSES.values():
         return kind
+    if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, KernelError):
+        base = next(CLASSES[above] for above in kind.__mro__ if above in CLASSES)
+        return raised_as(kind, base)
     known = ", ".join(known.__name__ for known in CLASSES)
     raise UnsupportedSyntaxError(f"a kernel cannot raise {describe(kind)}", help=f"it may raise {known}, LinAlgError")
 

@@ -84,6 +84,8 @@ class Scope:
         """Names that the function's statements assign: such a name is a local one everywhere in the function."""
         self.references: frozenset[str] = frozenset()
         """Of a macro: the parameters that stand for the caller's variables and elements."""
+        self.owners: dict[str, Scope] = {}
+        """The scopes that have the names which `nonlocal` declares here."""
 
     def read(self, name: str, b: Language) -> KernelValue:
         """Return the current value of a name; raises `UnknownNameError`, with similar names."""

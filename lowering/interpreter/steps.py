@@ -75,16 +75,18 @@ def _fitting(result: Any, result_type: TensorType) -> np.ndarray:
     return array.astype(result_type.dtype.numpy, copy=False)
 
 
-def _integer_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return integer powers like kernels, where NumPy refuses negative exponents: 1/x truncated, and 0 for 1/0."""
-    if x.dtype.kind not in "iu" or x.dtype.kind == "u":
-        return np.power(x, y)
+def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return powers as kernels have them: of integers to negative exponents 1/x truncated, and 0 for 1/0."""
+    if x.dtype.kind != "i":
+        # NumPy takes roots and squares where all exponents are one number, which differ at -inf and -0.0.
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        return np.power(x, np.full(shape or (1,), y)).reshape(shape)
     parity = np.where(y % 2 == 0, 1, x)
     fraction = np.where(np.abs(x) == 1, parity, 0)
     return np.where(y < 0, fraction, np.power(x, np.maximum(y, 0))).astype(x.dtype)
 
 
-_REFERENCES: dict[str, Callable[..., Any]] = {"power": _integer_power}
+_REFERENCES: dict[str, Callable[..., Any]] = {"power": _power}
 """References that differ from NumPy's own function."""
 
 

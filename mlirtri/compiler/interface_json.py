@@ -10,7 +10,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype, find_stored
 from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.errors import KernelError, ParseError, Span, error_class
+from mlirtri.errors import KernelError, ParseError, Span, error_class, name_of_error
 from mlirtri.lowering.core.interface import (
     Interface,
     Leaf,
@@ -35,7 +35,7 @@ def to_json(interface: Interface | None) -> dict[str, Any] | None:
         "checks": [
             {
                 "index": check.index,
-                "error": check.error.__name__,
+                "error": name_of_error(check.error),
                 "message": check.message,
                 "span": _span_json(check.span),
                 "code": check.code,

@@ -86,6 +86,8 @@ AREAS: dict[str, tuple[Row, ...]] = {
     "Functions": (
         Row("plain functions of the file, defaults, keywords", "inlined", f"{FLOW}::plain_helpers"),
         Row("functions and lambdas in the kernel", "inlined, and see its names", f"{FLOW}::closures"),
+        Row("`nonlocal` in a function of the kernel", "assigns the name of the function around it, which calls it",
+            f"{FLOW}::functions_assign_names_around_them"),
         Row("`@mt.macro`, parameters annotated `mt.Ref`", "inlined; assigning changes the caller's variable or element",
             f"{MACROS}::references"),
         Row("named tuples, `State(x, v)`, `s._replace(x=…)`", "made in the kernel, carried by loops, returned",

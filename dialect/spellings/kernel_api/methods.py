@@ -37,7 +37,9 @@ share("ndarray", "numpy", "cumsum cumprod argsort argpartition searchsorted repe
 
 @spelling("ndarray.item", ops="reshape cast")
 def _(b, a, *args):
-    if args or helpers.size_of(b, a) != 1:
+    if args:
+        b.fail("item(i) is not supported", help="index the array: x[i, j], or x.flat[i]")
+    if helpers.size_of(b, a) != 1:
         b.fail("item() is of an array with one element", help="index the array: x[i, j]")
     element = b.reshape(a, ())
     return b.python_scalar(element) if b.type_of(element).dtype.is_inexact else element
@@ -70,12 +72,12 @@ def _(b, a, min=None, max=None, out=unsupported()):
     return ufuncs.clip(b, a, min, max)
 
 
-@spelling("ndarray.reshape", ops="reshape")
-def _(b, a, *shape, order=unsupported("C"), copy=None):
-    return b.reshape(a, helpers.sizes(shape))
+@spelling("ndarray.reshape", ops="reshape transpose")
+def _(b, a, *shape, order="C", copy=None):
+    return arrays.reshaped(b, a, helpers.sizes(shape), order)
 
 
-register("ndarray.flatten", lambda b, a, order=unsupported("C"): b.reshape(a, (-1,)), "reshape")
+register("ndarray.flatten", lambda b, a, order="C": arrays.reshaped(b, a, (-1,), order), "reshape transpose")
 
 
 @spelling("ndarray.transpose", ops="transpose")

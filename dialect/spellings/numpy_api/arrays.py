@@ -10,12 +10,26 @@ from mlirtri.dialect.spellings.base.spelling import register, spelling, unsuppor
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, dtype_of, numpy_dtype
 
 
-@spelling("numpy.reshape", ops="reshape")
-def _(b, a, /, shape, order=unsupported("C"), *, copy=None):
-    return b.reshape(a, helpers.as_tuple(shape))
+def reshaped(b, a, shape, order):
+    """Return an array in another shape, its elements in order: row-major (`C`) or column-major (`F`)."""
+    if order not in ("C", "F"):
+        b.fail(f"order={order!r} goes by how an array lies in memory", help="mlirtri has order='C' and order='F'")
+    if order == "C":
+        return b.reshape(a, shape)
+    result = b.reshape(_reversed_axes(b, a), shape[::-1])
+    return _reversed_axes(b, result)
 
 
-register("numpy.ravel", lambda b, a, order=unsupported("C"): b.reshape(a, (-1,)), "reshape")
+def _reversed_axes(b, x):
+    return b.transpose(x, tuple(range(helpers.rank_of(b, x)))[::-1])
+
+
+@spelling("numpy.reshape", ops="reshape transpose")
+def _(b, a, /, shape, order="C", *, copy=None):
+    return reshaped(b, a, helpers.as_tuple(shape), order)
+
+
+register("numpy.ravel", lambda b, a, order="C": reshaped(b, a, (-1,), order), "reshape transpose")
 
 
 @spelling("numpy.transpose numpy.permute_dims", ops="transpose")

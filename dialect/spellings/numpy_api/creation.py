@@ -158,6 +158,32 @@ register("numpy.mgrid.__getitem__", lambda b, key: _grid(b, key, sparse=False), 
 register("numpy.ogrid.__getitem__", lambda b, key: _grid(b, key, sparse=True), EVENLY)
 
 
+def _joined(b: Builder, key: Argument, is_column: bool) -> Value:
+    """Return the arrays, numbers and ranges of ``numpy.r_[key]`` one after the other, or the columns of `numpy.c_`."""
+    parts = list(key) if isinstance(key, tuple) else [key]
+    if any(isinstance(part, str) for part in parts):
+        b.fail("numpy.r_ takes no text that names an axis in a kernel", help="write numpy.concatenate(…, axis)")
+    values = [_ranges(b, part)[0] if isinstance(part, slice) else part for part in parts]
+    arrays = [as_array(b, value) if b.weak_kind(value) is None else None for value in values]
+    known = [array for array in arrays if array is not None]
+    dtype = b.type_of(b.concatenate(tuple(b.reshape(x, (-1,)) for x in known), 0)).dtype if known else None
+    for number in (value for value, array in zip(values, arrays, strict=True) if array is None):
+        # A number counts as beside an array of rank 1.
+        dtype = b.type_of(as_array(b, number) if dtype is None else b.add(b.full((1,), 0, dtype), number)).dtype
+    shaped = [_of_rank(b, as_array(b, value), is_column) for value in values]
+    return b.concatenate(tuple(b.cast(x, dtype) for x in shaped), -1 if is_column else 0)
+
+
+def _of_rank(b: Builder, x: Value, is_column: bool) -> Value:
+    shape = helpers.shape_of(b, x) or (1,)
+    return b.reshape(x, (*shape, 1) if is_column and len(shape) == 1 else shape)
+
+
+JOINED = f"{EVENLY} reshape concatenate cast add"
+register("numpy.r_.__getitem__", lambda b, key: _joined(b, key, is_column=False), JOINED)
+register("numpy.c_.__getitem__", lambda b, key: _joined(b, key, is_column=True), JOINED)
+
+
 # --- triangles and diagonals ---------------------------------------------------------------------------------------
 
 

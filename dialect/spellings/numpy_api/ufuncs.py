@@ -146,7 +146,11 @@ def _binary(op: str):
         b, x1, x2, /, out=unsupported(), *, where=unsupported(True), casting=unsupported("same_kind"),
         order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
-        return getattr(b, op)(*computed_in(b, dtype, x1, x2))
+        operands = computed_in(b, dtype, x1, x2)
+        if op == "power" and type(x2) is float and x2 == 0.5 and not b.type_of(operands[0]).dtype.is_half:
+            # NumPy takes the root, which is NaN at -inf, but of halves.
+            return b.sqrt(operands[0])
+        return getattr(b, op)(*operands)
 
     return function
 

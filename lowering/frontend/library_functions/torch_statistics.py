@@ -46,8 +46,7 @@ def isreal(input):
 
 
 def heaviside(input, values):
-    steps_up = np.where(input > 0, input * 0 + 1, input * 0)
-    return np.where(input == 0, values, np.where(input < 0, input * 0, steps_up).astype(input.dtype))
+    return np.where(input == 0, values, (input > 0).astype(input.dtype))
 
 
 def floating(input):

@@ -220,8 +220,20 @@ def _captured(body: Sequence[ast.stmt]) -> frozenset[str]:
         if isinstance(node, (ast.FunctionDef, ast.Lambda)):
             inner = node.body if isinstance(node.body, list) else [node.body]
             bound = {part.arg for part in ast.walk(node) if isinstance(part, ast.arg)} | stored(inner)
-            captured |= loaded(*inner) - bound
+            captured |= loaded(*inner) - bound | nonlocals(inner)
     return frozenset(captured)
+
+
+def nonlocals(body: Sequence[ast.AST]) -> set[str]:
+    """Return the names that a function's own statements declare as `nonlocal`."""
+    names, pending = set[str](), list(body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Nonlocal):
+            names.update(node.names)
+        elif not isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            pending += ast.iter_child_nodes(node)
+    return names
 
 
 def loaded(*nodes: ast.AST | None) -> set[str]:

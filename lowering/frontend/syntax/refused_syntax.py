@@ -26,7 +26,7 @@ INSTEAD_OF_SYNTAX: dict[str, str] = {
 """By class of `ast` node: the end of the error message."""
 NAMES_OF_SYNTAX: dict[str, str] = {
     "Try": "`try`", "TryStar": "`try`", "Import": "`import`", "ImportFrom": "`import`",
-    "Global": "`global`", "Nonlocal": "`nonlocal`", "ClassDef": "a class", "Match": "`match`", "Yield": "`yield`",
+    "Global": "`global`", "ClassDef": "a class", "Match": "`match`", "Yield": "`yield`",
     "YieldFrom": "`yield`", "Await": "`await`", "AsyncFor": "`async for`", "AsyncWith": "`async with`",
     "AsyncFunctionDef": "an async function", "TypeAlias": "a type alias",
 }  # fmt: skip

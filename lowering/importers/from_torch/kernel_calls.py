@@ -17,6 +17,7 @@ import torch
 
 from mlirtri.dialect.bindings.locations import location_of
 from mlirtri.dialect.bindings.mlir import arith, ir, tensor
+from mlirtri.errors import name_of_error
 from mlirtri.lowering.core.interface import RuntimeCheck
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import ERROR, KERNEL
@@ -112,7 +113,10 @@ def _assert(function: ir.Operation, call: KernelCall) -> None:
             with location_of(check.span, call.name):
                 found = tensor.extract(end.operands[check.index], [])
                 holds = arith.cmpi(arith.CmpIPredicate.ne, found, arith.constant(found.type, check.code))
-                attributes = {"msg": ir.StringAttr.get(check.message), ERROR: ir.StringAttr.get(check.error.__name__)}
+                attributes = {
+                    "msg": ir.StringAttr.get(check.message),
+                    ERROR: ir.StringAttr.get(name_of_error(check.error)),
+                }
                 ir.Operation.create("cf.assert", operands=[holds], attributes=attributes)
         kept = [operand for index, operand in enumerate(end.operands) if index not in checked]
         ir.Operation.create("func.return", operands=kept, loc=end.location)

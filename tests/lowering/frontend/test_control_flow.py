@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from python_programs import SQUARE, VECTOR, check_program, every_program, on
+
+import mlirtri as mt
 
 
 @on(VECTOR)
@@ -138,6 +141,53 @@ def closures_read_what_is_assigned_after_them(a):
     second = f()
     x = 5.0
     return first, second, f()
+
+
+@on(VECTOR, 5)
+@on(-VECTOR, 0)
+def functions_assign_names_around_them(a, n):
+    counts, total, last = np.zeros(3), 0.0, -1
+
+    def visit(i, x):
+        nonlocal total, last
+        counts[i % 3] += x
+        if x > 0:
+            total, last = total + x, i
+        else:
+            total -= 1
+
+    def walk(depth):
+        nonlocal last
+        last += 1
+        if depth > 0:
+            walk(depth - 1)
+            walk(depth - 1)
+
+    for i in range(n):
+        visit(i, a[i])
+    before = total, last
+    walk(3)
+    while total < 20:
+        visit(n, 2.0)
+    return counts, before, total, last
+
+
+def test_names_of_another_function_are_refused():
+    def kernel(a):
+        def outer():
+            n = 0
+
+            def bump():
+                nonlocal n
+                n += 1
+
+            return bump
+
+        outer()()
+        return a
+
+    with pytest.raises(mt.KernelError, match="bump assigns to 'n' of another function than the one that calls it"):
+        mt.jit(kernel)(VECTOR)
 
 
 OFFSET = 2.0

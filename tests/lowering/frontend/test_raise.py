@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -191,7 +193,8 @@ def test_a_check_before_whole_arrays_adds_no_branch():
 
 
 class OwnError(ValueError):
-    pass
+    def __init__(self, code, *, reason):
+        super().__init__(f"{code}: {reason}")
 
 
 def own(a):
@@ -200,15 +203,30 @@ def own(a):
     return a
 
 
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir", "interpreter"])
+def test_a_class_of_the_users(pipeline, tmp_path):
+    kernel = mt.jit(own, pipeline=pipeline)
+    assert kernel(np.zeros(2)).tolist() == [0, 0]
+    with pytest.raises(OwnError, match="mine") as caught:
+        kernel(np.ones(2))
+    assert isinstance(caught.value, mt.KernelError)
+    assert type(caught.value).__name__ == "OwnError"
+    assert isinstance(pickle.loads(pickle.dumps(caught.value)), OwnError)
+    if pipeline == "linalg":
+        # A file has no class of a program's.
+        mt.jit(own).compile(np.ones(2)).save(tmp_path / "own")
+        with pytest.raises(ValueError, match="mine") as caught:
+            mt.load(tmp_path / "own")(np.ones(2))
+        assert not isinstance(caught.value, OwnError)
+
+
 def again(a):
     if a[0] > 0:
         raise
     return a
 
 
-@pytest.mark.parametrize(
-    ("function", "message"), [(own, "cannot raise the class OwnError"), (again, "a `raise` names what it raises")]
-)
+@pytest.mark.parametrize(("function", "message"), [(again, "a `raise` names what it raises")])
 def test_what_is_refused(function, message):
     with pytest.raises(UnsupportedSyntaxError, match=message):
         mt.jit(function)(np.ones(2))
