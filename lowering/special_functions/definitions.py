@@ -116,7 +116,7 @@ def erfinv(xp: ModuleType, x: Array) -> Array:
 
 def entr(xp: ModuleType, x: Array) -> Array:
     """Return ``-x * log(x)``, 0 of 0 and minus infinity below."""
-    entropy = -x * xp.log(xp.where(x > 0, x, 1.0))
+    entropy = -(x * xp.log(xp.where(x > 0, x, 1.0)))  # an unsigned x has no negative
     return xp.where(xp.isnan(x), x, xp.where(x < 0, -math.inf, xp.where(x == 0, 0.0, entropy)))
 
 
