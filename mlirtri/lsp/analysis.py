@@ -72,6 +72,8 @@ def analyse(path: str, text: str) -> Analysis:
             analysis.errors += [error.at(kernel.span) for error in several.errors]
         except KernelError as error:
             analysis.errors.append(error.at(kernel.span))
+    unknown = [f"name {name!r} is not defined" for name in document.half_typed]
+    analysis.errors = [error for error in analysis.errors if not error.message.endswith(tuple(unknown))]
     return analysis
 
 

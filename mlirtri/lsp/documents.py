@@ -53,21 +53,20 @@ class Document:
     """Statements that failed, and comments that are no arguments."""
     unchecked: list[tuple[Span, str]] = field(default_factory=list)
     """Kernels that nothing gives arguments: the name after ``def``, and a comment that would."""
+    half_typed: set[str] = field(default_factory=set)
+    """Functions that are no Python yet: what uses them is no mistake."""
 
 
 def read_document(path: str, text: str) -> Document:
-    """Return the kernels of a file's text; runs its imports, definitions and assignments."""
+    """Return the kernels of a file's text; runs its imports, definitions and assignments.
+
+    A statement of the module that is half typed is an error, and the others are read without it.
+    """
     document = Document()
+    text, tree = _parsed(path, text, document)
     # Error messages and the front end read the lines that the editor has, not those on the disk.
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    try:
-        tree = ast.parse(text, path)
-    except (SyntaxError, ValueError) as error:
-        line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 1
-        message = getattr(error, "msg", None) or str(error)
-        document.errors.append(
-            SourceNotAvailableError(f"this is not valid Python: {message}", Span(path, line, column))
-        )
+    if tree is None:
         return document
     module = _executed(path, tree, document)
     lines = text.splitlines()
@@ -76,6 +75,52 @@ def read_document(path: str, text: str) -> Document:
         if isinstance(value, JitFunction) and name in functions and _is_of(value, path):
             _add_kernel(document, name, value, functions[name], lines)
     return document
+
+
+_ATTEMPTS = 4
+"""Statements of a module that may be half typed at a time."""
+_DEFINITION = re.compile(r"^(?:async )?(?:def|class) (\w+)", re.MULTILINE)
+_START = re.compile(r"[^\s#)\]}]")
+"""What a line with a statement of the module begins with."""
+
+
+def _parsed(path: str, text: str, document: Document) -> tuple[str, ast.Module | None]:
+    """Return the text, with empty lines for statements of the module that are no Python, and its syntax tree.
+
+    The tree is None where more is wrong. The first error becomes one of the document.
+    """
+    whole = text
+    for _ in range(_ATTEMPTS):
+        try:
+            return text, ast.parse(text, path)
+        except (SyntaxError, ValueError) as error:
+            line, column = getattr(error, "lineno", None) or 1, getattr(error, "offset", None) or 1
+            message = getattr(error, "msg", None) or str(error)
+            if not document.errors:
+                what = f"this is not valid Python: {message}"
+                document.errors.append(SourceNotAvailableError(what, Span(path, line, column)))
+            # A head without a body is an error of the next line that has something.
+            found = _statement(text.splitlines(), line - 1 - ("expected an indented block" in message))
+            if (name := _DEFINITION.search("\n".join(text.splitlines()[found]))) is None:
+                break  # without an import all would be wrong
+            document.half_typed.add(name[1])
+            lines = text.splitlines()
+            lines[found] = [""] * (found.stop - found.start)
+            text = "\n".join(lines)
+    return whole, None
+
+
+def _statement(lines: list[str], last: int) -> slice:
+    """Return the lines of the module's statement that a line, counted from 0, is in."""
+    starts = [number for number, each in enumerate(lines) if _START.match(each)]
+    # Decorators stand before what they decorate.
+    starts = [
+        number
+        for before, number in zip([None, *starts], starts, strict=False)
+        if before is None or not lines[before].startswith("@")
+    ]
+    start = max((number for number in starts if number <= last), default=0)
+    return slice(start, min((number for number in starts if number > start), default=len(lines)))
 
 
 def _executed(path: str, tree: ast.Module, document: Document) -> ModuleType:

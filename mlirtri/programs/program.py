@@ -278,7 +278,9 @@ class Program:
         return Kernel(*parts)
 
     def __repr__(self) -> str:
-        return f"<mlirtri program of {', '.join(self.functions)} from {self.file}>"
+        # A module of torch is in no file; its nodes are lines of one that is called like it.
+        where = self.source if self.file == f"<{self.functions[0]}>" else self.file
+        return f"<mlirtri program of {', '.join(self.functions)} from {where}>"
 
 
 @dataclass(frozen=True)

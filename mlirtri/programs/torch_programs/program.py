@@ -58,14 +58,16 @@ def from_torch(
     """
     register_caches()
     try:
-        name = None
+        name = file = None
         if isinstance(module, str | os.PathLike):
-            name, module = Path(module).stem, _archive(Path(module))
+            file = Path(module)
+            name, module = file.stem, _archive(file)
         with EXPORTING, COLLECTIONS:
             exported, halves = _exported(module, _positional(args), dict(kwargs or {}), dynamic_shapes, strict)
             graph, tensors, calling = split_program(exported, halves)
         program = TorchProgram(_as_symbol(name or _name_of(module)), graph, tensors, calling)
         program.original = ("torch", module)
+        program.file = str(file) if file is not None else program.file
         return program
     except KernelError as error:
         hide_frames(error)

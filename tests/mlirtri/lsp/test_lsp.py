@@ -66,6 +66,51 @@ def test_text_that_is_no_python(tmp_path, text):
     assert error.span.line == 1
 
 
+HALF_TYPED = """\
+import mlirtri as mt
+
+@mt.jit
+def first(a: mt.Tensor[(3,), "float32"]):
+    b = a + 1
+    return b
+
+@mt.jit
+def typed(a: mt.Tensor[(3,), "float32"]):
+    c = first(a)
+    return c
+
+@mt.jit
+def last(a: mt.Tensor[(3,), "float32"]):
+    d = typed(a) + first(a)
+    e = first(a)
+    return e
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("c = first(a)", "c = first(a", 10),
+        ("c = first(a)", "c = 'first", 10),
+        ("return c", "return c +", 11),
+        ("return c", "if c:", 13),
+        ("return c", "  return c", 11),
+        (" c = first(a)\n    return c", "", 13),
+    ],
+)
+def test_what_is_half_typed_leaves_other_kernels_as_they_are(tmp_path, before, after, line):
+    analysis = analyse(str(tmp_path / "k.py"), HALF_TYPED.replace(before, after, 1))
+    [(found, message)] = lines_of(analysis)
+    assert "this is not valid Python" in message
+    assert found in (line, line - 1)
+    assert [kernel.name for kernel in analysis.kernels] == ["first", "last"]
+    moved = HALF_TYPED.count("\n") - HALF_TYPED.replace(before, after, 1).count("\n")
+    assert (5, "b") in [(each.span.line, each.name) for each in analysis.expressions.values()]
+    # A line of the last kernel after the one that uses what is half typed.
+    whole = analyse(str(tmp_path / "k.py"), HALF_TYPED.replace(before, after, 1).replace("typed(a) + ", ""))
+    assert (16 - moved, "e") in [(each.span.line, each.name) for each in whole.expressions.values()]
+
+
 def test_what_is_run_of_a_file(tmp_path, capsys):
     """Imports, definitions and assignments; no calls, no kernels, no loops."""
     text = TEXT + (

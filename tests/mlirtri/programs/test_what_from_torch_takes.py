@@ -27,6 +27,8 @@ def test_one_argument_needs_no_tuple_and_archives_are_named_after_their_file(tmp
     program = mt.from_torch(path)
     assert program.compile().name == "my_net"
     assert torch.equal(program(x), x * 2)
+    assert repr(program) == f"<mlirtri program of my_net from {path}>"
+    assert repr(mt.from_torch(exported)) == "<mlirtri program of Doubled from torch>"
 
 
 class Parts(torch.nn.Module):
