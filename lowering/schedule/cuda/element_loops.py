@@ -28,14 +28,15 @@ from mlirtri.lowering.schedule.cuda.largest_sizes import (
     values_stored_once,
     with_largest_sizes,
 )
+from mlirtri.lowering.schedule.cuda.product_blocks import with_product_blocks
 from mlirtri.lowering.schedule.cuda.row_blocks import SHORTEST, divided_row, on_block
 from mlirtri.lowering.schedule.cuda.row_blocks import THREADS as ROW_THREADS
-from mlirtri.lowering.schedule.cuda.tile_programs import bound
+from mlirtri.lowering.schedule.cuda.tile_programs import bound, kernel_of_blocks
 from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
 from mlirtri.lowering.schedule.imperative.fusion import fused
 from mlirtri.lowering.schedule.imperative.interchange import prepare
 from mlirtri.lowering.tir.arithmetic import reads_memory
-from mlirtri.lowering.tir.statements import depends_on, fresh, index, nodes_in, plus, sequence, substituted
+from mlirtri.lowering.tir.statements import depends_on, fresh, index, nodes_in, plus, sequence, split_grid, substituted
 from mlirtri.lowering.tir.tiles import at_least, at_most, ceil_div, quotient, remainder, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
@@ -65,8 +66,9 @@ def element_loops(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the schedule of an imperative function; None for any other."""
     if IMPERATIVE not in (function.attrs or {}):
         return None
-    body = with_largest_sizes(fused(prepare(with_atomics(function.body.block.body.block.body))))
-    launches = list(_Offload(body).statements(_flat(body), ()))
+    body = with_product_blocks(function.body.block.body.block.body, target)
+    body = with_largest_sizes(fused(prepare(with_atomics(body))))
+    launches = list(_Offload(body, target).statements(_flat(body), ()))
     root = SBlockRealize([], True, SBlock([], [], [], "root", sequence(*launches)))
     module = IRModule({"main": function.with_body(root)})
     return Schedule(tirx.transform.ConvertSSA()(module)["main"], error_render_level="fast")
@@ -75,7 +77,8 @@ def element_loops(function: PrimFunc, target: Target) -> Schedule | None:
 class _Offload:
     """Statements of the host, and the kernels that they launch."""
 
-    def __init__(self, body: Stmt) -> None:
+    def __init__(self, body: Stmt, target: Target) -> None:
+        self.target = target
         self.names: dict[Any, Any] = {}
         """By variable that the host cannot read, the element of device memory that holds its value."""
         self.values: dict[Any, Any] = {}
@@ -92,7 +95,7 @@ class _Offload:
         for original in statements:
             if isinstance(original, tirx.AllocBuffer):
                 self._check_size(original.buffer)
-            statement = self._renamed(original)
+            statement = self._renamed(_unwrapped(original))
             if isinstance(statement, tirx.AllocBuffer):
                 yield statement
             elif isinstance(statement, tirx.Bind) and _is_of_host(statement.value):
@@ -145,6 +148,8 @@ class _Offload:
             yield tirx.IfThenElse(statement.condition, *arms)
         elif isinstance(statement, tirx.IfThenElse):
             yield from self._branch(statement, guards)
+        elif split_grid(statement)[0]:
+            yield kernel_of_blocks(statement, self.target, guards)
         elif INDEPENDENT in statement.annotations:
             yield _row_blocks(statement, guards) or _grid_stride(statement, guards)
         else:
@@ -178,6 +183,12 @@ def _flat(statement: Stmt) -> list[Any]:
     while isinstance(statement, tirx.AttrStmt):
         statement = statement.body
     return list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement]
+
+
+def _unwrapped(statement: Stmt) -> Any:
+    """Return the loops over blocks of a product without the attribute that keeps other passes from them."""
+    is_product = isinstance(statement, tirx.AttrStmt) and bool(split_grid(statement.body)[0])
+    return statement.body if is_product else statement
 
 
 def _has_parallel(statement: Stmt) -> bool:

@@ -57,6 +57,8 @@ from mlirtri.lowering.toolchain.tvm_passes import span_of
 AXES = "xyz"
 KEPT = ("float32", "int32")
 """Dtypes of tiles in registers."""
+BLOCK_THREADS = 128
+"""Threads of a block of a product."""
 MOST_BLOCKS = 65535
 """Blocks along the axes y and z."""
 
@@ -93,7 +95,12 @@ def _numbers(statements: Sequence[Stmt]) -> list[Stmt]:
     return [statement for statement in statements if is_number(statement)]
 
 
-def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -> Any:
+def kernel_of_blocks(statement: Stmt, target: Target, guards: Sequence[Any] = ()) -> Any:
+    """Return the launch of a statement that consists of loops over blocks; it does nothing where a guard is false."""
+    return _kernel(statement, [], BLOCK_THREADS, target, guards)
+
+
+def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target, guards: Sequence[Any] = ()) -> Any:
     loops, body = split_grid(statement)
     if not loops and isinstance(statement, tirx.For) and all(_marked([statement], statement.body)):
         # Beside the tile kernels: a whole array, with a block for each index of its first axis.
@@ -109,6 +116,8 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target) -
     body = with_casts_at_use(with_whole_copies(with_separate_buffers(with_sizes_at_use(body))))
     thread = tirx.Var("thread", "int64")
     mapped = _block(body, numbers, _Block(thread, threads, target, tuple(blocks), tuple(others)))
+    for guard in reversed(guards):
+        mapped = tirx.IfThenElse(guard, mapped, None)
     mapped = bound(thread, threads, "threadIdx.x", mapped)
     # The innermost axis of the grid is x.
     extents = [_constant(loop.extent) for loop in blocks]
