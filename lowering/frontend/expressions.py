@@ -26,6 +26,7 @@ from mlirtri.lowering.frontend.argument_sizes import named_size
 from mlirtri.lowering.frontend.containers import container_method, item, latest
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.indexing.reads import element, rows
+from mlirtri.lowering.frontend.indexing.sequences import chosen, is_position
 from mlirtri.lowering.frontend.library_calls import spelled, tensor_attribute
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold
@@ -189,6 +190,8 @@ def visit_subscript(context: FunctionContext, node: ast.Subscript) -> KernelValu
         return owner[index]
     if isinstance(owner, TriValue):
         return _element(context.b, owner, index if isinstance(index, tuple) else (index,))
+    if isinstance(owner, (tuple, list)) and is_position(index):
+        return chosen(context.b, owner, index)
     if isinstance(owner, (tuple, list, str, dict)):
         return item(owner, index)
     if (spelling := spellings.member(owner, "__getitem__")) is not None:

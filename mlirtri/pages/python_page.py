@@ -100,6 +100,8 @@ AREAS: dict[str, tuple[Row, ...]] = {
             f"{CONTAINERS}::test_they_are_pythons"),
         Row("lists and dicts", "made, read, changed, passed on and returned as Python's; lengths and keys are known at "
             "compile time", f"{CONTAINERS}::test_they_are_pythons"),
+        Row("`(1, 0, -1)[k]`, `rows[k]` with k of run time", "an element of a table; elements are of one type and shape",
+            "lowering/frontend/test_lists.py::test_positions_of_run_time"),
         Row("keys of run time, a list that grows in a loop of run time, changes of a list from outside",
             "fill an array, copy the list", f"{CONTAINERS}::test_what_is_not_known_is_refused", refused=True),
         Row("`(a, b) < (c, d)`, `[a] == [b]`", "in order: the first elements that differ decide",

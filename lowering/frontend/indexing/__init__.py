@@ -6,6 +6,7 @@ write. *Refuses* indices that are out of bounds, masks and None beside integer a
 - `slices.py`: basic indices: integers, slices and None.
 - `reads.py`: reading by basic indices, integer arrays and masks.
 - `writes.py`: writing by the same.
+- `sequences.py`: elements of tuples and lists at a position of run time.
 
 `lowering.frontend` may import it. It knows neither the syntax tree nor the context of a function.
 """

@@ -130,3 +130,48 @@ def test_a_right_operand_may_change_the_left_one():
         return x + joined[2] + 10 * len(joined) + 100 * len(merged) + 1000 * (second == grown(second))
 
     np.testing.assert_array_equal(mt.jit(kernel, pipeline="mlir")(np.zeros(1)), kernel(np.zeros(1)))
+
+
+STEPS = (1, 1, 0, -1, -1, -1, 0, 1)
+
+
+def around(a, p):
+    columns = [0, 1, 1, 1, 0, -1, -1, -1]
+    rows = [a[0], a[1] * 2, a[2] + 1]
+    total = 0.0
+    for k in range(8):
+        total += k * a[1 + STEPS[k], 1 + columns[k]]
+    for x in p:
+        total += columns[x] + ((1, 2.5), (3, 4.5))[x % 2][1]
+    return total, STEPS[p[0]], [True, False][p[1]], rows[p[2]], (0.5, 1.0)[p[2] - 1]
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir", "interpreter"])
+def test_positions_of_run_time(pipeline):
+    kernel = mt.jit(around, pipeline=pipeline)
+    p = np.array([3, 0, 1])
+    for result, expected in zip(kernel(X, p), around(X, p), strict=True):
+        np.testing.assert_array_equal(result, expected)
+        assert np.asarray(result).dtype == np.asarray(expected).dtype
+    for outside in (np.array([8, 0, 1]), np.array([-9, 0, 1])):
+        with pytest.raises(IndexError, match="out of bounds"):
+            kernel(X, outside)
+
+
+def of_two_types(a, p):
+    return a * (0.5, 1)[p[0]]
+
+
+def written(a, p):
+    rows = [a[0].copy(), a[1].copy()]
+    rows[p[0]][1] = 3
+    return rows[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [(of_two_types, "they are not of one type and shape"), (written, "an element of a list may be")],
+)
+def test_elements_at_positions_of_run_time_are_refused(function, message):
+    with pytest.raises(KernelError, match=message):
+        mt.jit(function)(X, np.array([1]))
