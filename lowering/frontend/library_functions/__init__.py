@@ -14,9 +14,10 @@ Read in this order:
 - `random_generator.py`: the generator of `numpy.random`. `random_numbers.py`, `random_distributions.py`: the numbers
   that are drawn from it. `ziggurat_tables.py`: the tables of two distributions.
 - `special_functions.py`: gamma, Bessel and inverse error functions; exponents and neighbours of floats.
-- `torch_functions.py`: torch's composed arithmetic, distances, scatters. `torch_losses.py`: its losses and
-  normalisations. `torch_images.py`: its windows, pixel shuffles, interpolation, samples. `torch_statistics.py`: its
-  statistics, comparisons and arrangements. `torch_matrices.py`: its linear algebra, recurrent cells and other networks.
+- `torch_functions.py`: torch's composed arithmetic and distances. `torch_indexing.py`: its elements by positions and
+  masks, scatters. `torch_losses.py`: its losses and normalisations. `torch_images.py`: its windows, pixel shuffles,
+  interpolation, samples. `torch_statistics.py`: its statistics, comparisons and arrangements. `torch_matrices.py`: its
+  linear algebra, recurrent cells and other networks.
 
 Imported by `lowering.frontend`, and `inlined` by `mlirtri.pages`.
 """

@@ -36,6 +36,7 @@ from mlirtri.lowering.frontend.library_functions import (
     special_functions,
     torch_functions,
     torch_images,
+    torch_indexing,
     torch_losses,
     torch_matrices,
     torch_statistics,
@@ -120,13 +121,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **special_functions.FUNCTIONS,
     **torch_functions.FUNCTIONS,
     **torch_images.FUNCTIONS,
+    **torch_indexing.FUNCTIONS,
     **torch_losses.FUNCTIONS,
     **torch_matrices.FUNCTIONS,
     **torch_statistics.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
 VIEWS = (
-    torch_functions.select, torch_images.unfold_axis, torch_matrices.diagonal, torch_statistics.hsplit,
+    torch_indexing.select, torch_images.unfold_axis, torch_matrices.diagonal, torch_statistics.hsplit,
     torch_statistics.vsplit, torch_statistics.dsplit, torch_statistics.split_with_sizes,
 )  # fmt: skip
 """Those whose results are views of their arguments."""
@@ -135,13 +137,13 @@ ROUNDED_ONCE = frozenset(
 )
 """Functions of torch that compute halves in float32 and round the result, by name."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
-_OF_TORCH = (torch_functions, torch_images, torch_losses, torch_matrices, torch_statistics)
+_OF_TORCH = (torch_functions, torch_images, torch_indexing, torch_losses, torch_matrices, torch_statistics)
 _FILES = (
     array_functions, definitions, linear_algebra, matrix_factors, special_functions, ufunc_methods, *_OF_RANDOM,
     *_OF_TORCH,
 )  # fmt: skip
 _OF_TENSORS = special_functions.METHODS | torch_functions.METHODS | torch_images.METHODS
-_OF_TENSORS |= torch_matrices.METHODS | torch_statistics.METHODS
+_OF_TENSORS |= torch_indexing.METHODS | torch_matrices.METHODS | torch_statistics.METHODS
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))
 COMPILE_TIME = tuple(function for file in _FILES for function in getattr(file, "COMPILE_TIME", ()))

@@ -13,7 +13,6 @@ import numpy as np
 
 from mlirtri.dialect.spellings.torch_api.elementwise import ValuesAndIndices
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
-from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 from mlirtri.lowering.special_functions import definitions
 
 # --- arithmetic ------------------------------------------------------------------------------------------------------
@@ -210,6 +209,9 @@ def _running(input, dim, extreme):
 
 
 def kthvalue(input, k, dim=-1, keepdim=False) -> Any:
+    if input.ndim == 0:
+        values, indices = kthvalue(input.reshape(1), k)
+        return ValuesAndIndices(values.reshape(()), indices.reshape(()))
     if k < 1 or k > input.shape[dim]:
         refuse(f"there is no value number {k} of {input.shape[dim]}")
     order = np.argsort(input, axis=dim, kind="stable")
@@ -220,126 +222,12 @@ def kthvalue(input, k, dim=-1, keepdim=False) -> Any:
     return ValuesAndIndices(np.squeeze(values, axis=dim), np.squeeze(indices, axis=dim))
 
 
-def one_hot(tensor, num_classes=-1):
-    if num_classes < 0:
-        refuse("the number of classes is num_classes=, which has to be known while compiling")
-    require_value(np.all((tensor >= 0) & (tensor < num_classes)), "a class of one_hot is not among num_classes")
-    return (tensor[..., None] == np.arange(num_classes)).astype(np.int64)
-
-
-def masked_select(input, mask):
-    x, chosen = np.broadcast_arrays(input, mask)
-    return x[chosen]
-
-
-def take_along_dim(input, indices, dim=None):
-    if dim is None:
-        return np.take(input.reshape(-1), indices.reshape(-1))
-    return np.take_along_axis(input, indices, axis=dim)
-
-
-def index_fill(input, dim, index, value):
-    result = np.moveaxis(input.copy(), dim, 0)
-    result[index] = value
-    return np.moveaxis(result, 0, dim)
-
-
-def select(input, dim, index):
-    places = [index if axis == dim % input.ndim else slice(None) for axis in range(input.ndim)]
-    return input[tuple(places)]
-
-
-def masked_scatter(input, mask, source):
-    x, chosen = np.broadcast_arrays(input, mask)
-    values, flat = source.reshape(-1), chosen.reshape(-1)
-    require_value(
-        np.sum(flat) <= values.shape[0], "the source of masked_scatter has fewer elements than the mask takes"
-    )
-    places = np.clip(np.cumsum(flat) - 1, 0, max(values.shape[0] - 1, 0))
-    return np.where(chosen, values[places].reshape(chosen.shape), x)
-
-
-def scatter(input, dim, index, src=None, *, value=None, reduce=None):
-    if reduce is not None:
-        refuse("reduce= is not supported: use scatter_reduce")
-    flat = input.reshape(-1).copy()
-    number = src if value is None else value
-    places = _places(input, dim, index)
-    if number.ndim if hasattr(number, "ndim") else 0:
-        flat[places] = number[tuple([slice(0, extent) for extent in index.shape])].reshape(-1)
-    else:
-        flat[places] = number
-    return flat.reshape(input.shape)
-
-
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     if dim is not None:
         refuse("dim= is not supported: it takes the values of a whole tensor")
     if return_inverse or return_counts:
         return np.unique(input, return_inverse=return_inverse, return_counts=return_counts)
     return np.unique(input)
-
-
-def select_scatter(input, src, dim, index):
-    result = np.moveaxis(input.copy(), dim, 0)
-    result[index] = src
-    return np.moveaxis(result, 0, dim)
-
-
-def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    result = np.moveaxis(input.copy(), dim, 0)
-    result[start:end:step] = np.moveaxis(src, dim, 0)
-    return np.moveaxis(result, 0, dim)
-
-
-def _count(x):
-    return x.reshape(-1).shape[0]
-
-
-def _places(input, dim, index):
-    """Return the positions, in row-major order, of the elements that `index` names along `dim`."""
-    if input.ndim == 0:
-        refuse("a tensor of rank 0 has no elements along a dimension: reshape it to (1,)")
-    axis, rank = dim % input.ndim, input.ndim
-    numbers = np.arange(_count(input)).reshape(input.shape)
-    parts = [
-        index if k == axis else np.arange(index.shape[k]).reshape([-1 if m == k else 1 for m in range(rank)])
-        for k in range(rank)
-    ]
-    return numbers[tuple(parts)].reshape(-1)
-
-
-def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
-    if reduce not in ("sum", "mean", "prod", "amax", "amin"):
-        refuse("reduce= is 'sum', 'prod', 'mean', 'amax' or 'amin'")
-    positions = _places(input, dim, index)
-    values = src[tuple([slice(0, extent) for extent in index.shape])].reshape(-1)
-    flat = input.reshape(-1).copy()
-    if not include_self:
-        # Largest and smallest elements may count twice.
-        flat[positions] = values if reduce in ("amax", "amin") else 1 if reduce == "prod" else 0
-    if reduce == "prod":
-        np.multiply.at(flat, positions, values)
-    elif reduce == "amax":
-        np.maximum.at(flat, positions, values)
-    elif reduce == "amin":
-        np.minimum.at(flat, positions, values)
-    else:
-        np.add.at(flat, positions, values)
-    if reduce == "mean":
-        counts = np.zeros(_count(input), np.int64)
-        np.add.at(counts, positions, 1)
-        divisor = np.maximum(counts + 1 if include_self else counts, 1).astype(input.dtype)
-        flat = flat // divisor if input.dtype.is_integer else flat / divisor
-    return flat.reshape(input.shape)
-
-
-def nonzero(input, *, as_tuple=False):
-    return np.nonzero(input) if as_tuple else np.argwhere(input)
-
-
-def argwhere(input):
-    return np.argwhere(input)
 
 
 def median(input, dim=None, keepdim=False):
@@ -378,13 +266,12 @@ def trapezoid(y, x=None, *, dx=1.0, dim=-1):
 
 _NAMED: tuple[Callable[..., Any], ...] = (
     addcmul, addcdiv, lerp, rsub, addmv, addr, addbmm, logit, xlogy, hardshrink, threshold, celu, selu, prelu, cdist,
-    dist, pdist, pairwise_distance, cosine_similarity, cummax, cummin, kthvalue, masked_select, take_along_dim,
-    index_fill, select_scatter, slice_scatter, scatter_reduce, unique_consecutive, trapezoid, nonzero,
-    argwhere, median, select, masked_scatter, scatter, unique,
+    dist, pdist, pairwise_distance, cosine_similarity, cummax, cummin, kthvalue, unique_consecutive, trapezoid,
+    median, unique,
 )  # fmt: skip
 _OF_NETWORKS: tuple[Callable[..., Any], ...] = (
     hardshrink, softshrink, threshold, celu, selu, prelu, hardtanh, hardsigmoid, hardswish, mish, softsign, tanhshrink,
-    glu, pdist, pairwise_distance, cosine_similarity, normalize, one_hot,
+    glu, pdist, pairwise_distance, cosine_similarity, normalize,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{function.__name__}": function for function in _NAMED},
@@ -394,8 +281,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """Inlined functions of torch by qualified name."""
 _METHODS: tuple[Callable[..., Any], ...] = (
     addcmul, addcdiv, lerp, addmv, addr, addbmm, logit, xlogy, hardshrink, prelu, dist, cummax, cummin, kthvalue,
-    masked_select, take_along_dim, index_fill, select_scatter, slice_scatter, scatter_reduce, unique_consecutive,
-    nonzero, argwhere, median, select, masked_scatter, scatter, unique,
+    unique_consecutive, median, unique,
 )  # fmt: skip
 METHODS: dict[str, Callable[..., Any]] = {function.__name__: function for function in _METHODS}
 """Inlined methods of tensors by name; each takes the tensor first."""

@@ -241,8 +241,19 @@ def instance_norm(
 ):
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    if running_mean is not None or running_var is not None:
-        refuse("running statistics are not updated: pass None for them")
+    if (running_mean is None) != (running_var is None):
+        refuse("running_mean and running_var are both tensors, or both None")
+    if running_mean is not None:
+        x = input.astype(np.float32) if is_half(input) else input
+        axes = tuple(range(2, input.ndim))
+        count = 1
+        for axis in axes:
+            count = count * input.shape[axis]
+        if count < 2:
+            refuse("training needs more than one value in each channel of an instance")
+        running_mean[...] = (1 - momentum) * running_mean.astype(x.dtype) + momentum * np.mean(x, axis=(0, *axes))
+        unbiased = np.mean(np.var(x, axis=axes), axis=0) * (count / (count - 1))
+        running_var[...] = (1 - momentum) * running_var.astype(x.dtype) + momentum * unbiased
     return group_norm(input, input.shape[1], weight, bias, eps)
 
 

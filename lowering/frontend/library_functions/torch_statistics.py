@@ -269,21 +269,6 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     return np.moveaxis(placed.astype(input.dtype), (-2, -1), (dim1, dim2))
 
 
-def index_copy(input, dim, index, source):
-    result = np.moveaxis(input.copy(), dim, 0)
-    result[index] = np.moveaxis(source, dim, 0)
-    return np.moveaxis(result, 0, dim)
-
-
-def index_put(input, indices, values, accumulate=False):
-    result = input.copy()
-    if accumulate:
-        np.add.at(result, tuple(indices), values)
-    else:
-        result[tuple(indices)] = values
-    return result
-
-
 def msort(input):
     return np.sort(input, axis=0)
 
@@ -295,7 +280,7 @@ def is_floating_point(input):
 _NAMED: tuple[Callable[..., Any], ...] = (
     equal, isin, isposinf, isneginf, isreal, heaviside, sinc, positive, gcd, lcm, ldexp, logcumsumexp, renorm, histc,
     quantile, nanquantile, cov, corrcoef, cumulative_trapezoid, cartesian_prod, combinations, hsplit, vsplit, dsplit,
-    split_with_sizes, row_stack, diagflat, diag_embed, index_copy, index_put, msort, is_floating_point,
+    split_with_sizes, row_stack, diagflat, diag_embed, msort, is_floating_point,
 )  # fmt: skip
 _SPECIAL: tuple[Callable[..., Any], ...] = (entr, xlog1py, sinc)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
