@@ -27,9 +27,8 @@ def _files_of(package: str) -> list[str]:
 
 
 _SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
-    ["torch", "torch.export", "onnx", "mlirtri.cli.main", *(name for package in COMPILER for name in _files_of(package))]
-)
+_FILES = [name for package in COMPILER for name in _files_of(package)]
+_SERVER.set_forkserver_preload(["torch", "torch.export", "onnx", "mlirtri.cli.main", *_FILES])
 
 
 def run_warm(arguments: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
