@@ -6,8 +6,8 @@
     def add(a, b):
         return a + b
 
-This import loads none of MLIR, TVM and torch: MLIR loads with the first compilation, torch with the first call that has
-tensors of its own or is not in the disk cache, TVM with the first compilation by a pipeline that uses it.
+This import loads none of MLIR, TVM, torch and NumPy: MLIR loads with the first compilation, torch with the first call
+that has tensors of its own or is not in the disk cache, TVM with the first compilation by a pipeline that uses it.
 
 The packages of this folder, in reading order: `errors`, `settings`, `trace` (pages of stages and passes), `language`
 (names and signatures), `tile` (tile kernels), `relax` (TVM's operators), `kernels` (`@jit`), `compiler` (the loop over
@@ -21,36 +21,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mlirtri import relax
-from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.errors import KernelError, did_you_mean
-from mlirtri.language.dimensions import dyn
-from mlirtri.language.names import (
-    LanguageFunction,
-    Macro,
-    Ref,
-    StridedTensor,
-    Tensor,
-    atomic_add,
-    atomic_and,
-    atomic_cas,
-    atomic_max,
-    atomic_min,
-    atomic_or,
-    atomic_xor,
-    device_print,
-    macro,
-    ndrange,
-    prange,
-    ptr,
-    serial,
-    static,
-    static_range,
-)
+from mlirtri.errors import did_you_mean
 from mlirtri.lowering.core.forks import watch as _watch_forks
-from mlirtri.lowering.core.stage import Stage
-from mlirtri.lowering.external.objects import device, tensorir
-from mlirtri.lowering.pipelines import Pipeline
 
 __version__ = "0.1.0"
 
@@ -64,13 +36,39 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from mlirtri import lit, testing
+    from mlirtri import lit, relax, testing
+    from mlirtri.errors import KernelError
     from mlirtri.kernels.configuration import Config
     from mlirtri.kernels.graph import graph
     from mlirtri.kernels.jit import JitFunction, jit
     from mlirtri.kernels.kernel import Kernel
     from mlirtri.kernels.saved import load
     from mlirtri.kernels.session import resume
+    from mlirtri.language.dimensions import dyn
+    from mlirtri.language.names import (
+        Macro,
+        Ref,
+        StridedTensor,
+        Tensor,
+        atomic_add,
+        atomic_and,
+        atomic_cas,
+        atomic_max,
+        atomic_min,
+        atomic_or,
+        atomic_xor,
+        device_print,
+        macro,
+        ndrange,
+        prange,
+        ptr,
+        serial,
+        static,
+        static_range,
+    )
+    from mlirtri.lowering.core.stage import Stage
+    from mlirtri.lowering.external.objects import device, tensorir
+    from mlirtri.lowering.pipelines import Pipeline
     from mlirtri.measure.autotuning import autotune
     from mlirtri.measure.comparison import compare
     from mlirtri.measure.profile import profile
@@ -84,46 +82,49 @@ if TYPE_CHECKING:
     from mlirtri.programs.torch_programs.program import from_torch
 
 _watch_forks()
-globals().update(DTYPES)
-_LAZY = {
-    "jit": "mlirtri.kernels.jit",
-    "JitFunction": "mlirtri.kernels.jit",
-    "compare": "mlirtri.measure.comparison",
-    "profile": "mlirtri.measure.profile",
-    "autotune": "mlirtri.measure.autotuning",
-    "Config": "mlirtri.kernels.configuration",
-    "torch_op": "mlirtri.programs.torch_programs.custom_op",
-    "torch_report": "mlirtri.programs.torch_programs.compile_report",
-    "tune": "mlirtri.measure.tuning",
-    "from_mlir": "mlirtri.programs.mlir_program",
-    "from_torch": "mlirtri.programs.torch_programs.program",
-    "from_onnx": "mlirtri.programs.onnx_program",
-    "from_relax": "mlirtri.programs.relax_program",
-    "from_stablehlo": "mlirtri.programs.stablehlo_program",
-    "from_jax": "mlirtri.programs.stablehlo_program",
-    "from_tosa": "mlirtri.programs.mlir_program",
-    "Program": "mlirtri.programs.program",
-    "Kernel": "mlirtri.kernels.kernel",
-    "graph": "mlirtri.kernels.graph",
-    "Graph": "mlirtri.kernels.graph",
-    "load": "mlirtri.kernels.saved",
-    "resume": "mlirtri.kernels.session",
+_NAMES = {
+    "errors": "KernelError",
+    "language.dimensions": "dyn",
+    "language.names": "Macro Ref StridedTensor Tensor atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or "
+    "atomic_xor device_print macro ndrange prange ptr serial static static_range",
+    "lowering.core.stage": "Stage",
+    "lowering.external.objects": "device tensorir",
+    "lowering.pipelines": "Pipeline",
+    "kernels.configuration": "Config",
+    "kernels.graph": "Graph graph",
+    "kernels.jit": "JitFunction jit",
+    "kernels.kernel": "Kernel",
+    "kernels.saved": "load",
+    "kernels.session": "resume",
+    "measure.autotuning": "autotune",
+    "measure.comparison": "compare",
+    "measure.profile": "profile",
+    "measure.tuning": "tune",
+    "programs.mlir_program": "from_mlir from_tosa",
+    "programs.onnx_program": "from_onnx",
+    "programs.program": "Program",
+    "programs.relax_program": "from_relax",
+    "programs.stablehlo_program": "from_jax from_stablehlo",
+    "programs.torch_programs.compile_report": "torch_report",
+    "programs.torch_programs.custom_op": "torch_op",
+    "programs.torch_programs.program": "from_torch",
 }
-"""Public name to the module that has it, which loads MLIR, torch or more."""
-_MODULES = ("lit", "testing")
-"""Public modules that load late."""
+"""The public names of each module, which loads with the first use of one: a command that a server runs needs none."""
+_LAZY = {name: f"mlirtri.{module}" for module, names in _NAMES.items() for name in names.split()}
+_MODULES = ("errors", "lit", "relax", "settings", "testing")
+"""Public modules, which load late, too."""
 _STATIC = ("static_print", "static_assert", "match_buffer")
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name that loads late, or the stub of a function of the language."""
+    """Return a public name: of a module that loads now, a dtype, or the stub of a function of the language."""
     if name in _LAZY:
         value = getattr(import_module(_LAZY[name]), name)
     elif name in _MODULES:
         value = import_module(f"mlirtri.{name}")
-    elif name in _STATIC or _is_language_function(name):
-        value = LanguageFunction(name)
     else:
+        value = None if name.startswith("_") else _dtype_or_function(name)
+    if value is None:
         near = "" if name.startswith("_") else did_you_mean(name, __dir__(), 3).rstrip()
         text = f"module 'mlirtri' has no attribute {name!r}: {near or 'dir(mlirtri) lists them'}"
         # With an `obj`, Python would add a suggestion of its own.
@@ -133,16 +134,21 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return all public names: those that load late, and the functions of the language."""
+    """Return all public names: those of modules, the dtypes, and the functions of the language."""
+    from mlirtri.dialect.base.dtypes import DTYPES
     from mlirtri.dialect.spellings import registry  # as below
 
     functions = {name.removeprefix("mlirtri.") for name in registry.SPELLINGS if name.startswith("mlirtri.")}
-    return sorted({*globals(), *_LAZY, *_MODULES, *_STATIC, *functions})
+    return sorted({*globals(), *_LAZY, *_MODULES, *_STATIC, *DTYPES, *functions})
 
 
-def _is_language_function(name: str) -> bool:
-    if name.startswith("_"):
-        return False
-    from mlirtri.dialect.spellings import registry  # imports every file of spellings: not with the package
+def _dtype_or_function(name: str) -> Any:
+    from mlirtri.dialect.base.dtypes import DTYPES
 
-    return registry.lookup(f"mlirtri.{name}") is not None
+    if name in DTYPES:
+        return DTYPES[name]
+    from mlirtri.dialect.spellings import registry  # imports every file of spellings: not with a dtype
+    from mlirtri.language.names import LanguageFunction
+
+    known = name in _STATIC or registry.lookup(f"mlirtri.{name}") is not None
+    return LanguageFunction(name) if known else None

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from numpy.linalg import LinAlgError
-
 
 @dataclass(frozen=True)
 class Span:
@@ -232,10 +230,6 @@ class KernelKeyError(KernelValueError, KeyError):
     __str__ = KernelError.__str__  # that of KeyError quotes the message
 
 
-class KernelLinearAlgebraError(KernelValueError, LinAlgError):
-    """A matrix that is singular, or not positive definite, where the library raises."""
-
-
 class KernelRuntimeError(KernelError, RuntimeError):
     """A `RuntimeError` that a kernel raises."""
 
@@ -389,3 +383,17 @@ class KernelDivisionError(KernelError, ZeroDivisionError):
 _NAMED = (KernelError, ArithmeticError, AssertionError, LookupError, RuntimeError, TypeError, ValueError)
 _UNNAMED = (UnicodeError, SeveralErrors, CompilerBugError)
 """Classes that `error_class` returns, and those of them that take more than a message."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return the class whose base is NumPy's, which loads with it: a command that a server runs needs no NumPy."""
+    if name != "KernelLinearAlgebraError":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from numpy.linalg import LinAlgError
+
+    class KernelLinearAlgebraError(KernelValueError, LinAlgError):
+        """A matrix that is singular, or not positive definite, where the library raises."""
+
+    KernelLinearAlgebraError.__qualname__ = name
+    globals()[name] = KernelLinearAlgebraError
+    return KernelLinearAlgebraError
