@@ -30,7 +30,8 @@ from mlirtri.measure.rows import Comparison, Comparisons, Row
 from mlirtri.measure.subjects import KernelSubject, Subject, subjects_of
 from mlirtri.measure.timing import Timed, samples, wait_for
 
-NO_TIMES = "emulated: no times"
+UNTIMED = "emulated"
+NO_TIMES = f"{UNTIMED}: no times"
 EAGER = ("numpy", "torch")
 """The libraries that run the plain function."""
 
@@ -324,6 +325,9 @@ def time_rounds(
 ) -> None:  # fmt: skip
     """Give the row of each contender that ran its times, from rounds in which they alternate; none if emulated."""
     running = [contender for contender in contenders if contender.runs and not contender.is_emulated]
+    for contender in contenders:
+        if contender.runs and contender.is_emulated:
+            contender.row = replace(contender.row, untimed=UNTIMED)
     calls = [
         Timed(contender.call, preparation(contender, subject, names))
         for contender in running

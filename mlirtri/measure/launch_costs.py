@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from mlirtri.lowering.core.stage import Code, Stage
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import WITHOUT_TVM, Pipeline, pipeline_for
 from mlirtri.measure.columns import Column
-from mlirtri.measure.comparison import Contender, preparation, run_each
+from mlirtri.measure.comparison import UNTIMED, Contender, preparation, run_each
 from mlirtri.measure.machine_limits import limits, raised_limits
 from mlirtri.measure.rows import LaunchCost
 from mlirtri.measure.subjects import Subject
@@ -42,7 +43,10 @@ def add_costs(contenders: Sequence[Contender], subject: Subject, names: Sequence
     """Give the row of each contender that ran its launches; return sentences on those that could not be timed."""
     notes = []
     for contender in contenders:
-        if not contender.runs or contender.kernel is None or contender.kernel.target.is_cuda:
+        if not contender.runs or contender.kernel is None:
+            continue
+        if contender.kernel.target.is_cuda:
+            contender.row = replace(contender.row, launches=_on_cuda(contender.kernel))
             continue
         try:
             with torch.no_grad(), np.errstate(all="ignore"):
@@ -52,6 +56,22 @@ def add_costs(contenders: Sequence[Contender], subject: Subject, names: Sequence
         except KernelError as error:
             notes.append(f"{contender.row.name}: its kernels could not be timed one by one: {error.message}")
     return notes
+
+
+def _on_cuda(kernel: Kernel) -> tuple[LaunchCost, ...]:
+    """Return the launches of a CUDA kernel with the threads of all blocks; they have no times."""
+    untimed = UNTIMED if kernel.target.is_emulated else "not timed"
+    return tuple(
+        LaunchCost(
+            each.kernel,
+            None,
+            each.bytes,
+            None,
+            None if None in each.grid else prod(each.grid) * each.threads,
+            untimed=untimed,
+        )
+        for each in kernel.stats.get("launches", ())
+    )
 
 
 def _launches(

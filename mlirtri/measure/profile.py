@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from mlirtri.errors import KernelError, UnknownOptionError, did_you_mean
@@ -222,14 +221,9 @@ def _checked(contender: Contender, subject: Subject) -> list[str]:
 
 def _costed(contender: Contender, subject: Subject) -> list[str]:
     """Give the contender's row its launches; return sentences on what is not measured of them."""
-    kernel = contender.kernel
+    notes, kernel = add_costs([contender], subject, contender.writes), contender.kernel
     if kernel is None or not kernel.target.is_cuda:
-        return add_costs([contender], subject, contender.writes)
-    launches = tuple(
-        LaunchCost(each.kernel, None, each.bytes, None, None if None in each.grid else prod(each.grid) * each.threads)
-        for each in kernel.stats.get("launches", ())
-    )
-    contender.row = replace(contender.row, launches=launches)
+        return notes
     times = NO_TIMES if kernel.target.is_emulated else "launches on a CUDA device are not timed one by one"
     return [f"{times}; threads are those of all blocks"]
 
@@ -243,8 +237,9 @@ def _together(launches: Sequence[LaunchCost]) -> KernelCost:
     least = sum(limits().least_seconds(launch.flops, launch.bytes) for launch in launches)
     roofline = least / seconds if seconds and first.roofline is not None else None
     return KernelCost(
-        first.name, seconds, moved, flops, first.threads, roofline, first.line, first.source, len(launches)
-    )
+        first.name, seconds, moved, flops, first.threads, roofline, first.line, first.source, first.untimed,
+        len(launches),
+    )  # fmt: skip
 
 
 _KEYS = {

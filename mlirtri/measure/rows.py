@@ -30,6 +30,8 @@ class LaunchCost:
     """``file:line`` of the first operation in it."""
     source: str = ""
     """What stands on that line, where it can be read."""
+    untimed: str = ""
+    """Why it has no time, in a word."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Row:
     """Seconds of a call, by round."""
     launches: tuple[LaunchCost, ...] = ()
     """Kernel by kernel, where asked for."""
+    untimed: str = ""
+    """Why it has no times though it ran, in a word."""
     between_seconds: float | None = None
     """What a call takes outside of its kernels: median over the calls in which each launch was timed by itself."""
 

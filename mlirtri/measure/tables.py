@@ -79,7 +79,7 @@ def _time_of(row: Row | None, shortest: float | None) -> str:
     if row is None:
         return ""
     if row.run_seconds is None:
-        return "refused" if row.refusal else ""
+        return "refused" if row.refusal else row.untimed
     mark = " wrong" if row.difference else " *" if row.run_seconds == shortest else ""
     return f"{shown_seconds(row.run_seconds)}{mark}"
 
@@ -119,7 +119,7 @@ def cells(row: Row) -> list[str]:
         shown_number(row.kernels),
         shown_number(row.bytes),
         "" if seconds is None else f"{seconds * 1e3:.1f}",
-        shown_seconds(row.run_seconds),
+        shown_seconds(row.run_seconds) or row.untimed,
         spread,
         "" if row.max_error is None else f"{row.max_error:.2g}",
         "" if row.max_relative is None else f"{row.max_relative:.2g}",
@@ -141,7 +141,7 @@ def cost_cells(launch: LaunchCost, total: float) -> list[str]:
     """Return the texts of a launch, one per heading of `LAUNCH_HEADINGS` after the row's; `total` is in seconds."""
     return [
         launch.name,
-        shown_seconds(launch.seconds),
+        shown_seconds(launch.seconds) or launch.untimed,
         "" if launch.seconds is None or not total else f"{100 * launch.seconds / total:.1f}%",
         shown_number(launch.bytes),
         shown_number(launch.flops),

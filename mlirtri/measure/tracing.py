@@ -37,7 +37,7 @@ def trace_of(
             notes.append(f"{subject.name} has no costs: {costs}")
             costs = None
         kernels += [_traced(subject, column, costs) for column in columns]
-    has_costs = any(kernel.launches for kernel in kernels)
+    has_costs = any(launch.seconds for kernel in kernels for launch in kernel.launches)
     roofline = (limits().flops, limits().bytes_by_footprint[FOOTPRINTS[-1]]) if has_costs else None
     title = ", ".join(dict.fromkeys(kernel.signature for kernel in kernels))
     return Trace(title, tuple(kernels), roofline, tuple(notes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -118,8 +119,14 @@ def test_launches_of_emulated_cuda_have_bytes_and_no_times(rows):
     found = mt.profile("rows.py::scaled", target="cuda:emulated", repeat=1)
     assert [(launch.bytes, launch.seconds) for launch in found.launches] == [(320, None)]
     assert "emulated: no times" in str(found)
+    assert re.search(r"^kernel .* time .*\n\w+ +1 +emulated +320", str(found), re.MULTILINE)
     assert found.call_seconds is None
     assert "a call takes" not in str(found)
+    compared = mt.compare("rows.py::scaled", target="cuda:emulated", pipelines=("linalg",), repeat=1, profile=True)
+    row = compared["linalg"]
+    assert (row.run_seconds, row.untimed) == (None, "emulated")
+    assert [(launch.bytes, launch.untimed) for launch in row.launches] == [(320, "emulated")]
+    assert re.search(r"^linalg .* emulated", str(compared), re.MULTILINE)
 
 
 def test_flops_count_comparisons_and_what_a_let_holds():
