@@ -19,7 +19,7 @@ from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TIDY_CHUNKS,
 from mlirtri.lowering.mlir_common.attributes import noted_strides
 from mlirtri.lowering.mlir_common.imperative import is_imperative
 from mlirtri.lowering.mlir_common.reading import VIEWS_OF_MEMORY
-from mlirtri.lowering.spirv import flat_buffers, host_statements, parallel_loops
+from mlirtri.lowering.spirv import bfloat16_bits, flat_buffers, host_statements, parallel_loops
 from mlirtri.lowering.spirv.parallel_loops import HOST_FLOW
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
@@ -55,7 +55,7 @@ TO_KERNELS = (
     Pass("canonicalize", "leaves nothing dead"),
 )
 HELP = 'use target="cpu"'
-_KINDS = {"i1", "f16", "f32", "f64", "i8", "i16", "i32", "i64"}
+_KINDS = {"i1", "bf16", "f16", "f32", "f64", "i8", "i16", "i32", "i64"}
 
 
 def lower(module: ir.Module, context: CompileContext) -> ir.Module:
@@ -80,6 +80,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("flat-buffers", flat_buffers.rewrite, module, context)
         run_rewrite("host-statements", host_statements.rewrite, module, context)
         run_rewrite("nests-alone", parallel_loops.finish, module, context)
+        run_rewrite("bfloat16-as-bits", bfloat16_bits.rewrite, module, context)
         run_passes(module, TO_KERNELS, context)
         _refuse_host_code(module)
         run_rewrite("entry-points", _mark_entry_points, module, context)

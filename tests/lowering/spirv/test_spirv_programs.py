@@ -10,6 +10,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import torch
 from elements import EXAMPLES
 
 import mlirtri as mt
@@ -305,3 +306,40 @@ def test_functions_of_fp64_are_refused_on_their_line():
         mt.jit(example.kernel, target="spirv").compile(*example.make(1))
     assert caught.value.span is not None
     assert 'compute it in float32, as np.float32(x), or use target="cpu"' in caught.value.help
+
+
+def powers_of_halves(a, b):
+    for i in mt.prange(a.shape[0]):
+        power = a[i]
+        for k in range(3):
+            power = power * a[i] - k
+        if power > 100:
+            power = a[i] / 3
+        b[i] = power
+
+
+def scores_of_halves(a, b):
+    return torch.relu(a * b + a) - b / 2, torch.exp(a) * torch.tanh(b), (a * b).sum(0)
+
+
+def test_bf16_is_rounded_as_on_the_cpu():
+    torch.manual_seed(0)
+    a, b = (torch.rand(70) * 6 - 3).bfloat16(), (torch.rand(70) * 6 - 3).bfloat16()
+    a[0], b[1] = float("nan"), float("inf")
+    for found, expected in zip(mt.jit(scores_of_halves, target="spirv")(a, b), scores_of_halves(a, b), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    found, expected = torch.empty_like(a), torch.empty_like(a)
+    mt.jit(powers_of_halves, target="spirv")(a, found)
+    mt.jit(powers_of_halves)(a, expected)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+def counted_in_halves(keys, counts):
+    for i in mt.prange(keys.shape[0]):
+        mt.atomic_add(counts[keys[i]], 0.5)
+
+
+def test_updates_of_bf16_are_not_lost():
+    keys, counts = torch.arange(500, dtype=torch.int32) % 8, torch.zeros(8).bfloat16()
+    mt.jit(counted_in_halves, target="spirv")(keys, counts)
+    assert counts.tolist() == [31.5] * 4 + [31.0] * 4
