@@ -242,7 +242,8 @@ class _Merge:
             return _ABSENT
         if x is _ABSENT or y is _ABSENT:
             present = y if x is _ABSENT else x
-            is_result = name == VALUE and any(arm.value == RAISES for arm in self.arms)
+            # One arm raises, or sets what the function returns and a flag that tells.
+            is_result = name == VALUE and not any(arm.value == RETURNS for arm in self.arms)
             if name == VALUE and not (is_result and merging.is_value(present)):
                 return present
             if not merging.is_value(present) or (name.startswith(".") and not is_result):

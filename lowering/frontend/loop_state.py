@@ -260,6 +260,8 @@ class LoopState:
                 continue
             else:
                 is_assigned = self.runs or name in self.always or name.startswith(".")
+                if name.startswith(".") and isinstance(value, merging.MaybeBound):
+                    value = value.value
                 value = current(self.b.tri, value if is_assigned else merging.maybe_bound(value))
                 self.plan.templates[name] = merging.rebuilt(
                     value, iter([merging.kind(leaf) for leaf in merging.flat(value)])

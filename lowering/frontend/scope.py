@@ -121,6 +121,9 @@ class Scope:
     def _bound(self, name: str, value: MaybeBound, b: Language) -> Any:
         """Return the value of a name that some path has not assigned; raises after the call if that path ran."""
         message = f"name {name!r} is read before the path that ran has assigned it"
+        if name.startswith("."):
+            # A name of ours is read where a flag says that it is assigned.
+            return value.value
         if isinstance(value.is_bound, TriValue):
             b.check(b.tri.logical_not(value.is_bound), KernelUnboundError, message)
         elif not value.is_bound:

@@ -27,6 +27,10 @@ BERNOULLI = (
 """The Bernoulli numbers B(2k), from k = 1."""
 
 
+EULER_MACLAURIN = tuple(number / math.factorial(2 * k) for k, number in enumerate(BERNOULLI, 1))
+"""B(2k) / (2k)!, from k = 1."""
+
+
 def lgamma(xp: ModuleType, x: Array) -> Array:
     """Return the logarithm of the absolute value of the gamma function, of float64."""
     reflected = xp.where(x < 0.5, 1 - x, x) - 1
@@ -56,6 +60,17 @@ def digamma(xp: ModuleType, x: Array) -> Array:
     left = right - math.pi / xp.tan(math.pi * (x - xp.trunc(x)))
     result = xp.where(x < 0, xp.where(x == xp.trunc(x), math.nan, left), right)
     return xp.where(x == 0, xp.copysign(xp.full_like(x, math.inf), -x), result)
+
+
+def zeta_completed(s: Array, total: Array, argument: Array) -> Array:
+    """Return Hurwitz's zeta function of `s`, from its first terms and the argument of the next one, at least 9."""
+    power = argument**-s
+    total = total + argument * power / (s - 1) + power / 2
+    factor = power * s / argument
+    for k in range(1, 13):
+        total = total + factor * EULER_MACLAURIN[k - 1]
+        factor = factor * ((s + (2 * k - 1)) / argument) * ((s + 2 * k) / argument)
+    return total
 
 
 # --- the normal distribution -----------------------------------------------------------------------------------------

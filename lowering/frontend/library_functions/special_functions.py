@@ -85,6 +85,49 @@ def erfinv(input):
     return _in_float64(input, lambda x: definitions.erfinv(np, x))
 
 
+def polygamma(n, input):
+    if n < 0:
+        refuse("polygamma is the derivative of an order n of at least 0")
+    if n == 0:
+        return digamma(input)
+    if n == 1:
+        return _trigamma(input)
+    factor = 1.0 if n % 2 else -1.0
+    for k in tuple(range(2, n + 1)):
+        factor = factor * k
+    return _in_float64(input, lambda x: _zeta(n + 1.0, x) * factor)
+
+
+def polygamma_of(input, n):
+    return polygamma(n, input)
+
+
+def _trigamma(input):
+    """Return the derivative of digamma, reflected in the tensor's own float dtype, as eager's is."""
+    x = input if input.dtype == np.float64 else input.astype(np.float32)
+    is_left = x < 0.5
+    right = np.where(is_left, 1 - x, x)
+    result = np.where(np.isinf(right), 0.0, _zeta(2.0, right.astype(np.float64)).astype(x.dtype))
+    sine = np.sin(x * np.pi)
+    return np.where(is_left, (np.pi * np.pi) / (sine * sine) - result, result).astype(
+        input.dtype if input.dtype.is_float else np.float32
+    )
+
+
+def _zeta(s, q):
+    """Return Hurwitz's zeta function of a whole number above 1, starting where the terms decrease."""
+    is_known = (q > 0) | (q != np.floor(q))
+    argument = np.where(is_known, q, 10.0)
+    total = np.zeros_like(argument)
+    for _ in range(9):
+        total, argument = total + argument**-s, argument + 1
+    while np.any(argument <= 9):
+        is_low = argument <= 9
+        total = np.where(is_low, total + argument**-s, total)
+        argument = np.where(is_low, argument + 1, argument)
+    return np.where(is_known, definitions.zeta_completed(s, total, argument), float("inf"))
+
+
 def _in_float64(input, function):
     if input.dtype.is_complex:
         refuse("it takes real numbers")
@@ -97,6 +140,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "torch.digamma": digamma, "torch.special.digamma": digamma, "torch.special.psi": digamma,
     "torch.lgamma": lgamma, "torch.special.gammaln": lgamma,
     "torch.erfinv": erfinv, "torch.special.erfinv": erfinv,
+    "torch.polygamma": polygamma, "torch.special.polygamma": polygamma,
 }  # fmt: skip
-METHODS = {"digamma": digamma, "lgamma": lgamma, "erfinv": erfinv, "i0": torch_i0, "nextafter": nextafter}
+METHODS = {
+    "digamma": digamma, "lgamma": lgamma, "erfinv": erfinv, "i0": torch_i0, "nextafter": nextafter,
+    "polygamma": polygamma_of,
+}  # fmt: skip
 """Methods of torch's tensors."""

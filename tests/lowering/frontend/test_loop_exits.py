@@ -191,6 +191,22 @@ def else_of_loops_that_return(a, limit):
     return found, steps, i
 
 
+@on(np.array([1, 2, 3]))
+@on(np.array([1, 4, 3]))
+@on(np.array([5, 7, 9]))
+def return_of_arrays_from_unrolled_loops(a):
+    for x in a:
+        if x == 2:
+            return a + x, x * 5
+    for k in (4, 6):
+        for i in range(2):
+            if a[i] * 2 == k * 2:
+                return a * k, a[i]
+            if a[i] == 9:
+                break
+    return a - 1, a[0]
+
+
 @every_program(__name__)
 def test_programs(function, arguments, pipeline):
     check_program(function, arguments, pipeline)

@@ -101,12 +101,7 @@ def zeta(s: Tensor, q: Tensor) -> Tensor:
     argument = torch.where(is_known, q, 10.0)
     start = (torch.zeros((), dtype=torch.int64, device=q.device), torch.zeros_like(argument), argument)
     _, total, argument = while_loop(_zeta_condition, _zeta_term, start, (s.expand(argument.shape).contiguous(),))
-    power = argument**-s
-    total = total + argument * power / (s - 1) + power / 2
-    factor = power * s / argument
-    for k, bernoulli in enumerate(definitions.BERNOULLI, 1):
-        total = total + factor * (bernoulli / math.factorial(2 * k))
-        factor = factor * ((s + (2 * k - 1)) / argument) * ((s + 2 * k) / argument)
+    total = definitions.zeta_completed(s, total, argument)
     pole = torch.where((s == 1) | ((s > 1) & (q <= 0) & (q == torch.floor(q))), math.inf, math.nan)
     return torch.where(is_known, total, pole)
 
