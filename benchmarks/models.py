@@ -25,6 +25,7 @@ import mlirtri
 from benchmarks.model_list import Model, models
 from benchmarks.processes import import_everything, in_own_process
 from mlirtri.errors import KernelError, UnsupportedOperationError
+from mlirtri.programs.torch_programs.caches import register_caches
 
 FILE = Path("build/models.json")
 PAGE = Path(__file__).parent.parent / "docs" / "models.md"
@@ -55,6 +56,8 @@ def measured(model: Model, pipeline: str) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT + 5))
     module, arguments = model.make()
     module = _with_values(module.eval())
+    # Else eager's results are without the tensors of caches, which are results of an exported program.
+    register_caches()
     parameters = sum(parameter.numel() for parameter in module.parameters())
     with torch.no_grad():
         wanted = [leaf.clone() for leaf in _tensors(module(**arguments))]

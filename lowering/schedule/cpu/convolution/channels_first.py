@@ -12,7 +12,7 @@ are computed on the tiles.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import gcd
@@ -37,6 +37,8 @@ from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedul
 
 MAX_PIXELS = 512
 """Longer rows of a result are split into rows of this length."""
+MAX_COPIES = 1
+"""Tiles or vectors of a row that are written one after the other: more are a loop, whose code is compiled once."""
 GOOD_PIXELS = 96
 """Pixels of a chunk from which its tiles are wide enough, and the packed copy is reused enough."""
 
@@ -245,7 +247,10 @@ class _PackedTasks(ConvolutionTasks):
         while lanes > self.width:
             lanes //= 2
         full, remaining = divmod(self.width, lanes)
-        vectors = [vector(index(number * lanes), lanes) for number in range(full)]
+        if full > MAX_COPIES:
+            vectors = [for_loop("vector", full, lambda number: vector(number * index(lanes), lanes))]
+        else:
+            vectors = [vector(index(number * lanes), lanes) for number in range(full)]
         return sequence(*vectors, vector(index(self.width - lanes), lanes)) if remaining else sequence(*vectors)
 
     def _every_second(self, to: list[Expr], values: Values, start: Expr) -> Stmt:
@@ -275,31 +280,46 @@ class _PackedTasks(ConvolutionTasks):
     def _tiles(self, batch: Values, row: Expr, part: Expr, number: Expr) -> Stmt:
         chunk = self._of_chunk(row)
         depth = self.depth * self.taps if len(chunk.reduced) == 1 else self.depth
-        rows, vectors = self.tiles.rows, self.tiles.vectors
+        rows = self.tiles.rows
         row_tiles: Expr = index(self.tall)
         if rows.count % self.tall:
             row_tiles = tirx.min(row_tiles, index(rows.count) - part * index(self.tall))
 
-        def column_tile(column_number: Expr, first: int, size: int) -> Stmt:
-            columns = min(size * self.lanes, self.pixels - first * self.lanes)
-
+        def column_tile(column_number: Expr, first: Expr, size: int, columns: int) -> Stmt:
             def row_tile(row_number: Expr) -> Stmt:
                 block = ReductionBlock(number, self.blocks, depth, self.sums, (row_number, column_number))
 
                 def body(first_row: Expr, tall: int) -> Stmt:
-                    position = TilePosition(batch, first_row, tall, index(first * self.lanes), size, columns)
+                    position = TilePosition(batch, first_row, tall, first, size, columns)
                     return Tile(chunk, self.lanes, position, block).body()
 
                 return tile_by_size(rows, part * index(self.tall) + row_number, body)
 
             return for_loop("tile", row_tiles, row_tile)
 
-        tiles, first = [], 0
-        for size, count in sizes_of(vectors):
-            for _ in range(count):
-                tiles.append(column_tile(index(len(tiles)), first, size))
-                first += size
+        return self._column_tiles(column_tile)
+
+    def _column_tiles(self, tile: Callable[[Expr, Expr, int, int], Stmt]) -> Stmt:
+        """Return ``tile(number, first pixel, vectors, pixels)`` of all tiles of columns; equal ones are a loop."""
+        tiles: list[Stmt] = []
+        number = first = 0
+        for size, count in sizes_of(self.tiles.vectors):
+            width = size * self.lanes
+            full = min(count, (self.pixels - first) // width)
+            one = partial(self._tile_of_many, tile, (number, first), size)
+            tiles += [for_loop("strip", full, one)] if full > MAX_COPIES else map(one, map(index, range(full)))
+            if full < count:
+                start = first + full * width
+                tiles.append(tile(index(number + full), index(start), size, self.pixels - start))
+            number, first = number + count, first + count * width
         return sequence(*tiles)
+
+    def _tile_of_many(
+        self, tile: Callable[[Expr, Expr, int, int], Stmt], start: tuple[int, int], size: int, step: Expr
+    ) -> Stmt:
+        """Return the tile of number `step` among those of `size` vectors, which begin with a tile and a pixel."""
+        (number, first), width = start, size * self.lanes
+        return tile(plus(step, index(number)), plus(step * index(width), index(first)), size, width)
 
     def _of_chunk(self, row: Expr) -> Contraction:
         """Return the contraction of a chunk that begins with `row`; its columns are all pixels of the chunk."""

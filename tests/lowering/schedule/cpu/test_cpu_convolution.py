@@ -256,3 +256,11 @@ def test_only_the_run_counts_the_images(monkeypatch):
             x[0, 0, 5, 5] = torch.nan
         for made, wanted in zip(kernel(x), module(x), strict=True):
             torch.testing.assert_close(made, wanted, **within("float32", 108), equal_nan=True)
+
+
+def test_the_tiles_of_long_rows_are_loops():
+    layer, x = torch.nn.Conv1d(24, 20, 5, padding=2).eval(), random(1, 24, 1100)
+    kernel = mlirtri.from_torch(layer, (x,)).compile()
+    # Tiles of two widths for rows of 512 and for the remainder, and a last one with fewer pixels; 12 without loops.
+    assert len(re.findall(r"sums0\w* = T.alloc_buffer", str(kernel.ir["scheduled"]))) <= 6
+    torch.testing.assert_close(kernel(x), layer(x), **within("float32", 120))
