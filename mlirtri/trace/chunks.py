@@ -11,10 +11,11 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 from mlirtri.trace.colours import ColourTable
-from mlirtri.trace.unified import with_normal_names
+from mlirtri.trace.unified import normal_lines
 
 LINES_PER_CHUNK = 4096
 Origins = tuple[tuple[str, int], ...]
@@ -45,16 +46,16 @@ class LineTable:
 
     def numbers(self, kind: str, lines: Iterable[str]) -> list[int]:
         """Return the number of each line of IR of this kind."""
-        known = self._numbers.setdefault(kind, {})
-        return [known[line] if line in known else self._added(kind, known, line) for line in lines]
+        known, lines = self._numbers.setdefault(kind, {}), list(lines)
+        self._add(kind, known, [line for line in dict.fromkeys(lines) if line not in known])
+        return list(map(known.__getitem__, lines))
 
-    def _added(self, kind: str, known: dict[str, int], line: str) -> int:
-        number = known[line] = len(self.lines)
-        self.lines.append(line)
-        self._colour_numbers.append(self._colours.number(kind, line))
-        normal = with_normal_names(kind, line)[0] if line else ""
-        self._normal_numbers.append(self._normal.setdefault(normal, len(self._normal)))
-        return number
+    def _add(self, kind: str, known: dict[str, int], new: Sequence[str]) -> None:
+        known.update(zip(new, count(len(self.lines)), strict=False))
+        self.lines += new
+        self._colour_numbers += self._colours.numbers(kind, new)
+        numbers = self._normal
+        self._normal_numbers += [numbers.setdefault(line, len(numbers)) for line in normal_lines(kind, new)]
 
     def chunks(self) -> list[str]:
         """Return the lines, packed: a text, and for each line its normal form and its colours."""

@@ -6,7 +6,7 @@ A page has them once for all lines that differ in their numbers only, as most li
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape
 from typing import Any
@@ -21,7 +21,7 @@ from mlirtri.trace.mlir_lexer import MlirLexer
 _LEXERS = {"python": "python", "tvmscript": "python", "llvm": "llvm", "cuda": "cuda", "asm": "gas", "ptx": "ptx"}
 _MOST = 2000
 """Characters of a line beyond which it stays plain."""
-_NUMBER = re.compile(r"^\s*[0-9a-f]+(?=:)|0x[0-9a-f]+|[0-9]+", re.ASCII)
+_NUMBER = re.compile(r"^[^\S\n]*[0-9a-f]+(?=:)|0x[0-9a-f]+|[0-9]+", re.ASCII | re.MULTILINE)
 """An address that starts a line of assembly, or digits; ``lines.js`` has the same."""
 
 
@@ -33,17 +33,22 @@ class ColourTable:
         """Pygments' short names of tokens; the first is no colour."""
         self.runs: list[list[int]] = [[]]
         """For each pattern of a line: characters and class, again and again, where a number is one character."""
-        self._patterns: dict[tuple[str, str], int] = {}
+        self._patterns: dict[str, dict[str, int]] = {}
+        """By kind, lines without their numbers."""
 
-    def number(self, kind: str, line: str) -> int:
-        """Return the number of the line's runs; 0 for a line that stays plain."""
-        if _lexer(kind) is None or len(line) > _MOST:
-            return 0
-        key = kind, _NUMBER.sub("0", line)
-        if key not in self._patterns:
-            self._patterns[key] = len(self.runs)
-            self.runs.append(self._runs_of(kind, line))
-        return self._patterns[key]
+    def numbers(self, kind: str, lines: Sequence[str]) -> list[int]:
+        """Return the number of the runs of each line; 0 for a line that stays plain."""
+        if _lexer(kind) is None or not lines:
+            return [0] * len(lines)
+        # One call for all lines: a page has a million.
+        shown = ["" if len(line) > _MOST else line for line in lines]
+        patterns = _NUMBER.sub("0", "\n".join(shown)).split("\n")
+        known = self._patterns.setdefault(kind, {"": 0})
+        for pattern, line in zip(patterns, shown, strict=True):
+            if pattern not in known:
+                known[pattern] = len(self.runs)
+                self.runs.append(self._runs_of(kind, line))
+        return [known[pattern] for pattern in patterns]
 
     def _runs_of(self, kind: str, line: str) -> list[int]:
         positions = _positions_without_numbers(line)

@@ -69,7 +69,9 @@ def _shown(hunk: Sequence[Step], old: Sequence[str], new: Sequence[str]) -> Iter
 _COUNTED = {
     "mlir": re.compile(r"(%[A-Za-z_$.\-][\w$.\-]*?|%|\^bb|#map|#set|#loc|#attr|@__constant_\w*?)(_?\d+)?(?![\w$.])"),
     "llvm": re.compile(r"(%[A-Za-z_$.\-][\w$.\-]*?|%|!|#)(\.?\d+)?(?![\w$])"),
-    "asm": re.compile(r"(\.L[A-Za-z_]*|^\s*(?=[0-9a-f]+:)|\b(?=[0-9a-f]+ <)|\+0x)([0-9a-f]*(?:_\d+)?)"),
+    "asm": re.compile(
+        r"(\.L[A-Za-z_]*|^[^\S\n]*(?=[0-9a-f]+:)|\b(?=[0-9a-f]+ <)|\+0x)([0-9a-f]*(?:_\d+)?)", re.MULTILINE
+    ),
     "ptx": re.compile(r"(%[a-z]+|\$L[A-Za-z_]*)(\d[\d_]*)"),
 }
 """By kind: a name, and the number after it that counts equal names."""
@@ -83,11 +85,21 @@ def with_normal_names(kind: str, text: str, with_stems: bool = True) -> list[str
 
     Kinds without such are as they are.
     """
+    return normal_lines(kind, text.splitlines(), with_stems)
+
+
+def normal_lines(kind: str, lines: Sequence[str], with_stems: bool = True) -> list[str]:
+    """Do what `with_normal_names` does, for lines."""
     pattern = _COUNTED.get(kind)
-    lines = text.splitlines()
+    if pattern is None or not lines:
+        return list(lines)
+    text = "\n".join(lines)  # one call for all lines: a page has a million
     if not with_stems and kind in _VALUES:
-        lines = [_VALUES[kind].sub("%", line) for line in lines]
-    return lines if pattern is None else [pattern.sub(r"\1", line) for line in lines]
+        text = _VALUES[kind].sub("%", text)
+    # What stands before a name, the name and its number, again and again.
+    parts = pattern.split(text)
+    del parts[2::3]
+    return "".join(parts).split("\n")
 
 
 class Correspondence:

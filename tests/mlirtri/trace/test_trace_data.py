@@ -113,9 +113,9 @@ def test_lines_are_kept_once_and_in_compressed_chunks():
 
 def test_lines_that_differ_in_numbers_share_their_colours():
     table = ColourTable()
-    number = table.number("mlir", '%10 = foo.bar %2 : tensor<12x4xf32> loc("k":3)')
-    assert table.number("mlir", '%7 = foo.bar %123 : tensor<1x400xf32> loc("k":36)') == number
-    assert table.number("mlir", "%7 = foo.baz %123") != number
+    lines = ('%10 = foo.bar %2 : tensor<12x4xf32> loc("k":3)', '%7 = foo.bar %123 : tensor<1x400xf32> loc("k":36)')
+    number, other, third = table.numbers("mlir", [*lines, "%7 = foo.baz %123"])
+    assert number == other != third
     runs = table.runs[number]
     line = '%0 = foo.bar %0 : tensor<0x0xf0> loc("k":0)'
     assert sum(runs[::2]) == len(line)
@@ -126,7 +126,8 @@ def test_lines_that_differ_in_numbers_share_their_colours():
     assert found["nv"] == ["%0", "%0"]
     assert found["nc"] == ["foo.bar"]
     assert found["kt"] == ["tensor"]
-    assert table.number("listing", "x") == table.number("mlir", "a" * 3000) == 0
+    assert table.numbers("listing", ["x"]) == [0]
+    assert table.numbers("mlir", ["", "a" * 3000, lines[0]]) == [0, 0, number]
 
 
 def test_the_page_needs_no_network_and_has_the_plots(page):
