@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
+
+import numpy as np
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
@@ -13,6 +16,7 @@ from mlirtri.errors import KernelTypeError, KernelValueError, UnsupportedSyntaxE
 from mlirtri.lowering.frontend.context import FunctionContext, function_named, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing.reads import element
+from mlirtri.lowering.frontend.operators import binary
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, View
 from mlirtri.lowering.frontend.semantics.storage import current
@@ -267,6 +271,40 @@ def _reversed(context: FunctionContext, node: ast.Call) -> Iterable:
     return Iterable(iterable.count, item, iterable.unroll)
 
 
+def _ndindex(context: FunctionContext, node: ast.Call) -> Iterable:
+    sizes = elements(context, node.args)
+    return _positions(context, sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes)
+
+
+def _positions(context: FunctionContext, sizes: Sequence[Any]) -> Iterable:
+    """Return the iterable of the tuples of positions in an array of these sizes, the last axis fastest."""
+    b = context.b
+    count = reduce(b.indices.product, map(b.indices.size_of, sizes), Size.of(1))
+
+    def item(iteration: Any) -> tuple[Any, ...]:
+        rest, positions = iteration, []
+        for size in reversed(sizes[1:]):
+            positions.append(binary(b, ast.Mod(), rest, size))
+            rest = binary(b, ast.FloorDiv(), rest, size)
+        return (rest, *reversed(positions)) if sizes else ()
+
+    return Iterable(count, item)
+
+
+def _ndenumerate(context: FunctionContext, node: ast.Call) -> Iterable:
+    [value] = elements(context, node.args)
+    if not isinstance(value, TriValue):
+        raise KernelTypeError(f"numpy.ndenumerate takes an array, got {describe(value)}", context.span(node))
+    context.scope.locals[f"{ITERATED}{len(context.scope.locals)}"] = value
+    positions = _positions(context, [context.b.number_of(Size.of(size)) for size in value.type.shape])
+
+    def item(iteration: Any) -> tuple[Any, Any]:
+        position = positions.item(iteration)
+        return position, element(context.b, current(context.b.tri, value), position)
+
+    return replace(positions, item=item)
+
+
 _CALLS: dict[Any, Callable[[FunctionContext, ast.Call], Iterable]] = {
     range: _range_call,
     "mlirtri.static_range": _static_range,
@@ -276,6 +314,8 @@ _CALLS: dict[Any, Callable[[FunctionContext, ast.Call], Iterable]] = {
     "mlirtri.ndrange": _ndrange,
     zip: _zip,
     reversed: _reversed,
+    np.ndindex: _ndindex,
+    np.ndenumerate: _ndenumerate,
 }
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+import numpy as np
+
 from mlirtri.errors import KernelTypeError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.context import FunctionContext, function_named
 from mlirtri.lowering.frontend.expressions import elements
@@ -22,7 +24,7 @@ def nested(context: FunctionContext, node: Any) -> Any:
     starred = [each for each in call.args if isinstance(each, ast.Starred)] if isinstance(call, ast.Call) else []
     is_nest = isinstance(call, ast.Call) and not call.keywords and (len(call.args) > 1 or starred)
     if not is_nest or getattr(function_named(context, call), "__mlirtri_name__", None) != "mlirtri.ndrange":
-        if starred:
+        if starred and function_named(context, call) is not np.ndindex:
             message, help = "a loop takes no star-expressions", "write every bound"
             raise UnsupportedSyntaxError(message, context.span(starred[0]), help=help)
         return node

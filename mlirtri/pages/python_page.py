@@ -61,6 +61,7 @@ AREAS: dict[str, tuple[Row, ...]] = {
         Row("negative steps", "counted forwards", f"{LOOPS}::negative_steps"),
         Row("bounds from outer indices, from data", "", f"{LOOPS}::bounds_from_data"),
         Row("`for row in array`, `enumerate`, `zip`, `reversed`", "along the first axis", f"{LOOPS}::enumerate_zip_reversed"),
+        Row("`np.ndindex(…)`, `np.ndenumerate(a)`", "one loop over all positions", f"{LOOPS}::positions_of_all_axes"),
         Row("`for` over tuples, lists, strings; `mt.static_range`", "unrolled",
             f"{LOOPS}::static_range_gives_static_shapes"),
         Row("`mt.prange`, `mt.ndrange`, `mt.serial`", "declared parallel, or refused; in order",

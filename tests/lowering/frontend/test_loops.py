@@ -17,6 +17,23 @@ def sum_of_elements(a):
     return total
 
 
+@on(np.arange(6).reshape(2, 3))
+@on(np.arange(24.0).reshape(2, 3, 4))
+@on(np.zeros((0, 3)))
+@on(VECTOR)
+def positions_of_all_axes(a):
+    total = 0.0
+    for p, v in np.ndenumerate(a):
+        total += v * (p[0] + 1) - p[-1]
+    for p in np.ndindex(a.shape):
+        a[p] += total
+    for p in np.ndindex(*a.shape):
+        if p[0] == p[-1]:
+            a[p] = 0
+    corners = [p for p in np.ndindex(2, 2)]
+    return total, corners, sum(v for p, v in np.ndenumerate(a) if p[0] == 1)
+
+
 @on(VECTOR, 0)
 @on(VECTOR, 3)
 @on(VECTOR, 20)
