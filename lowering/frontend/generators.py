@@ -50,9 +50,10 @@ def consumed_by(context: FunctionContext, callee: Any, node: ast.Call) -> Any:
     if isinstance(generator, ast.Call) and isinstance(generator.func, ast.Name) and len(generator.args) > 1:
         function = visit(context, generator.func) if generator.func.id in ("map", "filter") else None
         generator = _generator(function, generator) if function in (map, filter) else generator
-    is_plain = isinstance(generator, ast.GeneratorExp) and not any(isinstance(p, ast.NamedExpr) for p in ast.walk(node))
+    if not isinstance(generator, ast.GeneratorExp) or any(isinstance(p, ast.NamedExpr) for p in ast.walk(node)):
+        return None
     starts = [*rest, *(keyword.value for keyword in node.keywords if (callee, keyword.arg) == (sum, "start"))]
-    if not is_plain or len(starts) != len(rest) + len(node.keywords) or not _is_loop(context, generator):
+    if len(starts) != len(rest) + len(node.keywords) or not _is_loop(context, generator):
         return None
     function = LocalFunction(_function(callee, generator, starts), context, {})
     return inline_local(context, function, [], {}, node)
