@@ -265,6 +265,9 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
     total = squares[:, 0:count]
     for offset in range(1, size):
         total = total + squares[:, offset : offset + count]
+    if input.dtype.is_integer:
+        # Eager averages integers in integers: of squares, the quotient rounded down.
+        return input / (k + alpha * (total // size)) ** beta
     return input / (k + alpha * total / size) ** beta
 
 

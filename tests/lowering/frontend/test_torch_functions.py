@@ -209,6 +209,16 @@ def test_normalisations():
     check(normalisations, drawn(2, 4, 3, 5), drawn(4, seed=3), drawn(4, seed=4) ** 2 + 0.1)
 
 
+def test_unlike_numbers_of_integers():
+    """Eager averages integers in integers, and does not negate unsigned ones."""
+
+    def functions(x, unsigned):
+        return F.local_response_norm(x, 3, k=0.5), torch.special.entr(unsigned)
+
+    x = torch.arange(-7, 23).reshape(1, 5, 6)
+    check(functions, x, torch.tensor([0, 1, 7, 4000000000], dtype=torch.uint32))
+
+
 @pytest.mark.parametrize(("function", "message"), [
     (lambda x: F.dropout(x), "draws random numbers"),
     (lambda x: F.mse_loss(x, x, reduction="avg"), "reduction= is 'none', 'mean' or 'sum'"),
