@@ -7,6 +7,8 @@ the one always stands where the same value of the other stands.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
@@ -31,11 +33,10 @@ def difference(kind: str, before: str, after: str, with_stems: bool = True) -> l
     """
     old, new = before.splitlines(), after.splitlines()
     sides = [with_normal_names(kind, text, with_stems) for text in (before, after)]
-    matcher = SequenceMatcher(None, *sides, autojunk=False)
     values = Correspondence(kind)
     steps: list[Step] = []
-    for tag, start, end, new_start, new_end in matcher.get_opcodes():
-        if tag != "equal":
+    for is_equal, start, end, new_start, new_end in _aligned(*sides):
+        if not is_equal:
             steps += [("-", number, new_start) for number in range(start, end)]
             steps += [("+", end, number) for number in range(new_start, new_end)]
             continue
@@ -43,6 +44,61 @@ def difference(kind: str, before: str, after: str, with_stems: bool = True) -> l
             same = values.agrees(old[number], new[other])
             steps += [(" ", number, other)] if same else [("-", number, other), ("+", number + 1, other)]
     return steps
+
+
+_QUADRATIC = 4_000_000
+"""Pairs of lines up to which every pair may be looked at."""
+
+
+def _aligned(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[bool, int, int, int, int]]:
+    """Yield ranges of both sequences, in order, and whether they are equal.
+
+    Long ones are first cut at lines that both have once, in the order of the longest increasing sequence (as "patience
+    diff" does): lines that most of a text consists of would take the square of its length.
+    """
+    if len(old) * len(new) <= _QUADRATIC:
+        anchors: list[tuple[int, int]] = []
+    else:
+        places = {line: number for number, line in enumerate(new)}
+        once = {line for line, times in Counter(old).items() if times == 1}
+        once &= {line for line, times in Counter(new).items() if times == 1}
+        anchors = _increasing([(number, places[line]) for number, line in enumerate(old) if line in once])
+    start = new_start = 0
+    for end, new_end in [*anchors, (len(old), len(new))]:
+        part, other = old[start:end], new[new_start:new_end]
+        is_long = len(part) * len(other) > _QUADRATIC
+        for tag, *borders in SequenceMatcher(None, part, other, autojunk=is_long).get_opcodes():
+            first, last, new_first, new_last = borders
+            at, new_at = start + first, new_start + new_first
+            if tag == "replace" and is_long and (last - first) * (new_last - new_first) <= _QUADRATIC:
+                # What the matcher took for junk.
+                for is_equal, *shifted in _aligned(part[first:last], other[new_first:new_last]):
+                    yield is_equal, at + shifted[0], at + shifted[1], new_at + shifted[2], new_at + shifted[3]
+            else:
+                yield tag == "equal", at, start + last, new_at, new_start + new_last
+        if end < len(old) and new_end < len(new):
+            yield True, end, end + 1, new_end, new_end + 1
+        start, new_start = end + 1, new_end + 1
+
+
+def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest part of pairs, sorted by the first numbers, in which the second ones increase, too."""
+    ends: list[int] = []
+    """For each length, the last second number of the part that ends lowest."""
+    last: list[int] = []
+    before: list[int | None] = []
+    for number, (_, second) in enumerate(pairs):
+        place = bisect_left(ends, second)
+        before.append(last[place - 1] if place else None)
+        # One longer than all, or one of its length that ends lower.
+        ends[place : place + 1] = [second]
+        last[place : place + 1] = [number]
+    found: list[tuple[int, int]] = []
+    at = last[-1] if last else None
+    while at is not None:
+        found.append(pairs[at])
+        at = before[at]
+    return found[::-1]
 
 
 def _hunks(steps: Sequence[Step], context: int) -> Iterator[list[Step]]:

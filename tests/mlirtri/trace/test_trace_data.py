@@ -7,9 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from mlirtri.cli.main import run_command
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.measure import subjects
 from mlirtri.measure.tracing import trace_of
+from mlirtri.trace import unified
 from mlirtri.trace.chunks import LINES_PER_CHUNK, LineTable, unpacked
 from mlirtri.trace.colours import ColourTable, coloured
 from mlirtri.trace.data import Trace, TracedKernel, TracedText
@@ -165,6 +168,29 @@ def test_renamed_values_are_no_difference_and_swapped_ones_are():
     later = BEFORE.replace("%1", "%2").replace("%0", "%1").replace("  %1 = arith.addf", "  %c = foo\n  %1 = arith.addf")
     found = unified_diff("mlir", BEFORE, later, ("a", "b"))
     assert [line for line in found.splitlines()[2:] if line[0] in "+-"] == ["+  %c = foo"]
+
+
+@pytest.mark.parametrize("most", [0, 50, 10**9])
+def test_long_texts_are_cut_at_lines_that_both_have_once(monkeypatch, most):
+    monkeypatch.setattr(unified, "_QUADRATIC", most)
+    random = Random(7)
+    for _ in range(60):
+        old = [f"x = {random.choice('abcdefghijklmnop')}" for _ in range(random.randrange(40))]
+        new = [line for line in old if random.random() < 0.8]
+        new[random.randrange(len(new) + 1) :] = [f"y = {random.choice('abcd')}", *random.sample(old, len(old) // 4)]
+        steps = unified.difference("listing", "\n".join(old), "\n".join(new))
+        assert [old[step[1]] for step in steps if step[0] in " -"] == old
+        assert [new[step[2]] for step in steps if step[0] in " +"] == new
+        assert all(old[first] == new[second] for kind, first, second in steps if kind == " ")
+
+
+def test_a_long_text_of_few_different_lines_is_compared_at_once():
+    lines = [f"op{number % 3}" if number % 500 else f"mark {number}" for number in range(30_000)]
+    changed = [line if number % 1000 != 7 else "other" for number, line in enumerate(lines)]
+    start = time.process_time()
+    steps = unified.difference("listing", "\n".join(lines), "\n".join(changed))
+    assert 30 <= sum(kind == "+" for kind, _, _ in steps) < 300
+    assert time.process_time() - start < 10  # minutes where each pair of lines is looked at
 
 
 def test_the_lexer_knows_all_of_a_module_and_is_registered():
