@@ -39,7 +39,7 @@ MEASUREMENTS = (
     Measurement("two samples each in uint16, uint64 and complex32, half of them, `linalg`", 180, 3, 0),
     Measurement("up to four samples each in int16, int32 and complex128, one in 12, `linalg`", 208, 1, 0),
     Measurement(
-        "one sample each in float16, bfloat16, complex64, int8, uint8 and bool, one in four, `linalg`", 619, 5, 3
+        "one sample each in float16, bfloat16, complex64, int8, uint8 and bool, one in four, `linalg`", 650, 5, 3
     ),
 )
 
