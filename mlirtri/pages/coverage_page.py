@@ -65,8 +65,8 @@ compiled ones are. Of the 599, 105 drawn at random were run in pipeline `mlir` t
 
 About 1700 programs of one operation each, of all element types from booleans to complex128, 100 of them with run-time
 sizes, agree with StableHLO's interpreter or with NumPy: elementwise operations, reductions, windows, contractions,
-convolutions with dilations and groups, gathers, scatters, sorts, loops, functions of CHLO. `rng`, tensors of 4-bit integers as arguments, and
-`chlo.broadcast_select` of operands of different ranks are refused.
+convolutions with dilations and groups, gathers, scatters, sorts, loops, functions of CHLO. `rng`, tensors of 4-bit
+integers as arguments, and `chlo.broadcast_select` of operands of different ranks are refused.
 
 JAX's calls of LAPACK are no part of these programs. Of 20 functions of `jax.numpy.linalg` and `jax.scipy.linalg` (JAX
 0.10.2) 17 compile and 3 are refused: `eig`, `schur` and `hessenberg`. Their results of float32 are within 1.2e-6 of
