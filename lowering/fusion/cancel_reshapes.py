@@ -20,7 +20,7 @@ Groups: TypeAlias = "list[list[int]]"
 
 
 def rewrite(module: ir.Module) -> None:
-    """Cancel every such pair in `module`."""
+    """Replace pairs of reshapes of which the second undoes the first by the original value, in place."""
     for collapse, expand in list(_pairs(module)):
         _cancel(collapse, expand)
 

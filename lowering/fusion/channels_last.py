@@ -50,7 +50,7 @@ def _to_channels_first(rank: int) -> list[int]:
 
 
 def _is_smaller(operation: ir.Operation) -> bool:
-    """Return whether transposing the filter is cheaper than image and result, and the channels fill vectors."""
+    """Return whether the filter is cheaper to transpose than image and result, and output channels fill vectors."""
     image, kernel, _ = (operand.type for operand in operation.operands)
     result = operation.results[0].type
     if not all(kind.has_static_shape for kind in (image, kernel, result)) or 0 in (*image.shape, *kernel.shape):

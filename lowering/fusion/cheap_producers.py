@@ -14,12 +14,12 @@ from mlirtri.lowering.mlir_common.linalg_builder import iterators_of
 
 CHEAP = ("arith.addf", "arith.subf", "arith.mulf", "arith.negf", "arith.extf", "arith.truncf", "linalg.yield")
 MAX_STEPS = 3
-"""Operations of a body that is still copied, besides its `linalg.yield`."""
+"""The most operations of a body that is copied, without its `linalg.yield`."""
 MAX_READERS = 3
 
 
 def rewrite(module: ir.Module) -> None:
-    """Copy every such operation of `module`."""
+    """Copy every cheap elementwise operation of dynamic size in `module` to each of its readers, in place."""
     for generic in operations_named(module, "linalg.generic"):
         readers = _readers(generic.results[0]) if len(generic.results) == 1 else []
         if _is_one_value(generic):
@@ -53,7 +53,7 @@ def _is_input(reader: ir.Operation, value: ir.Value) -> bool:
 
 
 def _is_cheap(generic: ir.Operation) -> bool:
-    """Return whether it has one dynamic result, and computes it from one array of that size and from smaller ones."""
+    """Return whether a generic computes one dynamic result, from one tensor of its size and from smaller ones."""
     results = list(generic.results)
     if len(results) != 1 or results[0].type.has_static_shape or "reduction" in iterators_of(generic):
         return False

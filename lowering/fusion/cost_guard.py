@@ -26,18 +26,18 @@ from mlirtri.lowering.mlir_common.linalg_builder import iterators_of
 from mlirtri.lowering.mlir_common.reading import defined_by, definition
 
 KEPT = "mlirtri.kept"
-"""The attribute that marks the second use."""
+"""The attribute of the second use, a `bufferization.dealloc_tensor` that `release` erases."""
 GROUP = "mlirtri.group"
 """The attribute of a second use that is erased before operations are fused for the second time."""
 LONG = 256
-"""Structured operations of a module that is fused group by group."""
+"""The fewest structured operations of a module that is fused group by group."""
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall")
 FREE = ("linalg.yield", "arith.extf", "arith.extsi", "arith.extui")
 
 
 def guard(module: ir.Module) -> None:
-    """Give a second use to the producers that must stay kernels of their own, in place."""
+    """Give the producers that must stay kernels of their own a second use, so that upstream does not fuse them."""
     unfused: dict[ir.Value, None] = {}
     overwrites, always = Overwrites(module, unfused), is_imperative(module)
     for operation in operations_named(module, "linalg.*"):

@@ -134,7 +134,7 @@ def _reduces(operation: ir.Operation) -> bool:
 
 
 def _groups(module: ir.Module) -> list[set[int]]:
-    """Return the numbers that each remaining operation was built from."""
+    """Return, for each operation after fusion, the numbers of the operations before it that it computes."""
     groups = []
     for function in operations_named(module, "func.func"):
         for operation in _nodes(function):

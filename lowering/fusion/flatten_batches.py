@@ -18,7 +18,7 @@ ROWS = [[0, 1], [2]]
 
 
 def rewrite(module: ir.Module) -> None:
-    """Rewrite all such products of `module`, in place; those of one batch read the same rows."""
+    """Rewrite all products of a batch with one matrix, in place; products of one batch share its collapsed rows."""
     rows: dict[tuple[ir.Value, ir.Block], ir.Value] = {}
     for product in operations_named(module, "linalg.batch_matmul"):
         left, right, start = product.operands

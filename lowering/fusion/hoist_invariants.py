@@ -30,7 +30,7 @@ def has_loops(module: ir.Module) -> bool:
 
 
 def rewrite(module: ir.Module) -> None:
-    """Move such operations of `module`, out of inner loops first."""
+    """Move reductions, products, transposes and functions of unchanging tensors out of loops, inner loops first."""
     for loop in reversed(operations_named(module, "scf.*")):
         if loop.name in LOOPS:
             body = loop.regions[LOOPS[loop.name]].blocks[0]
@@ -77,7 +77,7 @@ def _copied(value: ir.Value, body: ir.Block, loop: ir.Operation) -> ir.Value:
 
 
 def _captured(operation: ir.Operation) -> Iterator[ir.Value]:
-    """Yield what the operation's body reads besides its own values; nested regions are told by their presence."""
+    """Yield the values that an operation's body reads and does not define; regions inside of the body are not read."""
     for inner in _inner(operation):
         own = [result for other in _inner(operation) for result in other.results]
         arguments = operation.regions[0].blocks[0].arguments
@@ -89,7 +89,7 @@ def _inner(operation: ir.Operation) -> list[ir.Operation]:
 
 
 def _is_worth_a_buffer(operation: ir.Operation) -> bool:
-    """Return whether it is no cheap elementwise operation, which its reader computes as fast as it reads a buffer."""
+    """Return whether reading an operation's result from a buffer is faster than computing it again in its reader."""
     inner = _inner(operation)
     kinds = [value.type for value in (*operation.operands, *operation.results)]
     tensors = [kind for kind in kinds if isinstance(kind, ir.RankedTensorType)]

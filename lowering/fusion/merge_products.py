@@ -26,7 +26,7 @@ class _Projection:
     product: ir.Operation
     weight: ir.Value
     is_transposed: bool
-    """Whether a row of the weight makes a column of the result."""
+    """Whether the weight is read transposed: its rows belong to the columns of the result."""
     bias: ir.Value | None
     factor: float | None
     """What the product and its bias are multiplied by, as queries are."""
@@ -53,7 +53,7 @@ class _Projection:
 
 
 def rewrite(module: ir.Module) -> None:
-    """Merge all such products of `module`, in place."""
+    """Merge products of one matrix with several weights, in place."""
     for function in operations_named(module, "func.func"):
         groups: dict[tuple[object, ...], list[_Projection]] = {}
         weights = _fixed_weights(function.opview)

@@ -19,7 +19,7 @@ from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, plain_acce
 from mlirtri.lowering.mlir_common.reading import reassociation_of
 
 MAX_OPERATIONS = 32
-"""The most operations that are looked at between a reshape and its undoing."""
+"""The most operations that are visited between a reshape and the one that undoes it."""
 ROUNDS = 4
 """How often the pass runs at most: a reshape may stop again where the next value has several readers."""
 
@@ -33,7 +33,7 @@ class _Group:
 
 
 def rewrite(module: ir.Module) -> None:
-    """Give each reader of such a reshape in `module` one of its own, in place."""
+    """Copy each reshape that is undone after several readers to every one of them, in place."""
     for collapse in _stopped(module):
         for reader in _readers(collapse.results[0])[1:]:
             _copy_for(collapse, reader)

@@ -182,7 +182,7 @@ def _interleaved(parts: list[ir.Value], type_: ir.RankedTensorType, strides: lis
 
 
 def _select_by_remainder(values: list[ir.Value], strides: Sequence[int], loops: Sequence[int]) -> ir.Value:
-    """Select the value of the remainders that the loops are at; the last axis varies fastest in `values`."""
+    """Select the value for the loop indices modulo `strides`; the last axis varies fastest in `values`."""
     if not strides:
         return values[0]
     size = len(values) // strides[0]

@@ -29,7 +29,7 @@ RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.reshape")
 
 
 def rewrite(module: ir.Module) -> None:
-    """Replace all such results in place; values inside loops do not dominate the function's end."""
+    """Replace these tensors in place: values in loops do not dominate the function's end, which computes sizes."""
     for operation in operations_named(module, "tm_tensor.*"):
         # Upstream's shape inference does not know the dialect.
         if operation.results:

@@ -218,7 +218,7 @@ class _Reader:
         self.result.all.append(LoopAccess(buffer, forms, is_store, loops, offset))
 
     def _offset(self, buffer: Buffer, indices: Any) -> Linear | None:
-        """Return the linear form of an element's place in memory, in which quotients and remainders cancel out."""
+        """Return the linear form of an element's address, in which quotients and remainders cancel out."""
         sizes = buffer.ty.shape
         if len(sizes) < 2 or not all(isinstance(size, tirx.IntImm) for size in sizes):
             return None
@@ -313,7 +313,7 @@ def are_disjoint(access: LoopAccess, other: LoopAccess, around: Sequence[LoopRan
 
 
 def _compared(access: LoopAccess, other: LoopAccess) -> list[tuple[Linear | None, Linear | None]]:
-    """Return the pairs of forms of which one that differs makes two accesses of a buffer apart."""
+    """Return pairs of linear forms: if those of one pair differ, two accesses of a buffer have different addresses."""
     pairs = list(zip(access.indices, other.indices, strict=True))
     has_quotients = access.offset is not None or other.offset is not None
     return [*pairs, (access.position, other.position)] if has_quotients else pairs
