@@ -62,7 +62,7 @@ class TriBuilder:
         self.placement: Any = None
         """The frontend's `Placement` of values on devices; None without devices."""
 
-    def emit(self, name: str, *operands: TriValue, **values: Any) -> TriValue:
+    def emit(self, name: str, *operands: TriValue, **values: object) -> TriValue:
         """Create one operation; the row's type rule returns its result type or raises `KernelError`."""
         op = self.table[name]
         tensors = self.on_device(operands)

@@ -47,7 +47,7 @@ class Span:
         return self.end_column if self.end_line in (None, self.line) else len(text.rstrip()) + 1
 
 
-def span_of_definition(function: Any) -> Span:
+def span_of_definition(function: object) -> Span:
     """Return the position of a Python function's ``def``, which may stand below decorators."""
     code = function.__code__
     line, pattern = code.co_firstlineno, re.compile(rf"\s*(async\s+)?def\s+{re.escape(function.__name__)}\b")

@@ -44,7 +44,7 @@ class _Tests(ShTest):
                 yield test
 
 
-def configure(config: Any, lit_config: Any, file: str, name: str | None = None, server: bool = True) -> None:
+def configure(config: object, lit_config: object, file: str, name: str | None = None, server: bool = True) -> None:
     """Set up the suite whose ``lit.cfg.py`` is `file`; what is added to `config` later comes on top.
 
     With `server`, one `mlirtri serve` compiles for all tests: a test costs tenths of a second instead of seconds.

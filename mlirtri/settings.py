@@ -132,7 +132,7 @@ _looked_at = [-1]
 """How many variables there were when their names were last read."""
 
 
-def get(name: str, argument: Any = None) -> Any:
+def get(name: str, argument: object = None) -> Any:
     """Return `argument` unless it is None, else the variable's parsed value, else its default.
 
     An empty variable counts as unset. Raises `UnknownOptionError` for a value that does not parse.

@@ -104,7 +104,7 @@ def prim_func(function: Callable[..., Any] | None = None, **options: Any) -> Jit
     return partial(jit, **options) if function is None else jit(function, **options)
 
 
-def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def jit(function: Callable[..., object] | None = None, **options: object) -> Any:
     """Return TileLang's `jit` of a function: of a kernel, or of a function that returns a `prim_func`.
 
     `out_idx` are the positions of the arguments that calls allocate and return; `target` and `pipeline` are those of
@@ -115,7 +115,7 @@ def jit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return partial(tile_jit, **options) if function is None else tile_jit(function, **options)
 
 
-def compile(function: JitFunction, out_idx: Any = None, **options: Any) -> ResultKernel:
+def compile(function: JitFunction, out_idx: object = None, **options: object) -> ResultKernel:
     """Return a `prim_func` that allocates and returns the arguments at `out_idx`: `tilelang.compile`."""
     from mlirtri.kernels.factories import with_results  # loads late, as in mlirtri
 

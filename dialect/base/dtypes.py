@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlirtri.errors import KernelTypeError
+
+if TYPE_CHECKING:
+    from torch import dtype as TorchDType
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class DType:
         return np.dtype(self.name)
 
     @property
-    def torch(self) -> Any:
+    def torch(self) -> TorchDType:
         """Return the `torch.dtype`; imports torch."""
         import torch
 
@@ -152,7 +155,7 @@ _STORED_BY_MLIR = {dtype.mlir: dtype for dtype in STORED.values()}
 _BY_PYTHON_TYPE = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
-def is_torch_device(value: Any) -> bool:
+def is_torch_device(value: object) -> bool:
     """Return whether this is a `torch.device`, without importing torch."""
     return (type(value).__module__, type(value).__name__) == ("torch", "device")
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
-from typing import Any, TypeAlias
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch_mlir import execution_engine, ir, passmanager
 from torch_mlir.dialects import arith, bufferization, complex, ext, func, math, memref, quant, scf, tensor, vector
 
 from mlirtri.dialect.bindings.loading import without_definitions
+
+if TYPE_CHECKING:
+    import torch
 
 with without_definitions():
     from torch_mlir.dialects import linalg
@@ -138,7 +142,7 @@ def read_stablehlo_artifact(data: bytes, context: ir.Context) -> ir.Module:
     return _stablehlo.deserialize_portable_artifact(context, data)
 
 
-def onnx_importer() -> Any:
+def onnx_importer() -> ModuleType:
     """Return torch-mlir's importer module for ONNX graphs; raises `ImportError` without the onnx package."""
     from torch_mlir.extras import onnx_importer
 
@@ -184,14 +188,14 @@ def torch_importer() -> tuple[Any, Any, Any]:
     return FxImporter, GraphNodeImporter, ContextCache
 
 
-def without_as_strided(graph: Any) -> None:
+def without_as_strided(graph: torch.fx.Graph) -> None:
     """Rewrite ``as_strided`` in a torch.fx graph with operators that torch-mlir has; raises `NotImplementedError`."""
     from torch_mlir.extras.fx_as_strided import rewrite_as_strided
 
     rewrite_as_strided(graph)
 
 
-def torch_decompositions() -> dict[Any, Any]:
+def torch_decompositions() -> dict[torch._ops.OpOverload, Callable[..., object]]:
     """Return torch-mlir's decomposition table, for torch.export."""
     from torch_mlir.extras.fx_decomp_util import get_decomposition_table
 

@@ -51,7 +51,7 @@ KINDS = {
 }
 
 
-def to_mlir(op: Op, values: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+def to_mlir(op: Op, values: Mapping[str, object]) -> dict[str, ir.Attribute]:
     """Return the MLIR attributes of one operation, for every attribute that the row declares."""
     return {name: KINDS[kind](values[name]) for name, kind in op.attributes.items()}
 

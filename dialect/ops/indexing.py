@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import prod
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mlirtri.dialect.base.tensor_type import TensorType, broadcast_shapes, same_
 from mlirtri.dialect.ops.op import Op
 from mlirtri.errors import KernelTypeError, KernelValueError
 
+Index = TypeVar("Index")
 INT64 = DTYPES["int64"]
 SUBSET = {"offsets": "ints", "sizes": "ints", "strides": "ints", "drop": "ints"}
 
@@ -29,10 +30,12 @@ def dynamic_count(*attributes: Sequence[int | Size]) -> int:
     return sum(is_dynamic(size) for values in attributes for size in shape_of(values))
 
 
-def resolved(indices: Iterable[Any], *attributes: Sequence[int | Size]) -> list[tuple[Any, ...]]:
+def resolved(indices: Iterable[Index], *attributes: Sequence[int | Size]) -> list[tuple[int | Index, ...]]:
     """Return the attributes with each `DYNAMIC` replaced by the next of `indices`, of any type."""
     remaining = iter(indices)
-    return [tuple(next(remaining) if is_dynamic(size) else size for size in shape_of(values)) for values in attributes]
+    return [
+        tuple(next(remaining) if isinstance(size, Size) else size for size in shape_of(values)) for values in attributes
+    ]
 
 
 def _check_indices(indices, *attributes) -> None:

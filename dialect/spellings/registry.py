@@ -43,7 +43,7 @@ def _refusal(name: str) -> Spelling:
     return Spelling(name, refuse)
 
 
-def member(owner: Any, name: str) -> Spelling | None:
+def member(owner: object, name: str) -> Spelling | None:
     """Return the spelling of an attribute of a library's object: `numpy.add.outer`, `numpy.mgrid.__getitem__`."""
     owner_name = qualified_name(owner)
     return None if owner_name is None else lookup(f"{owner_name}.{name}")
@@ -58,7 +58,7 @@ def near(name: str) -> list[str]:
     return list(dict.fromkeys(similar + same_word))[:5]
 
 
-def qualified_name(function: Any) -> str | None:
+def qualified_name(function: object) -> str | None:
     """Return the qualified name of a function object of numpy, torch or math; None for any other.
 
     By identity, so `from torch import sum as total` is `torch.sum`. Does not import torch.

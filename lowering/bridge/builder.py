@@ -56,7 +56,7 @@ class Uninitialized:
         return scalar_literal(0, self.dtype)
 
 
-def vdevice_of_all(expressions: Sequence[Any]) -> Any:
+def vdevice_of_all(expressions: Sequence[object]) -> Any:
     """Return the device that a call on these operands runs on, None where none is named."""
     return next((vdevice for expression in expressions if (vdevice := vdevice_of(expression.ty)) is not None), None)
 
@@ -100,7 +100,7 @@ class RelaxBuilder:
         """Return what `value` was translated to: a Relax expression, `Splat` or `Uninitialized`."""
         return self._values[value]
 
-    def write(self, value: ir.Value, meaning: Any) -> None:
+    def write(self, value: ir.Value, meaning: object) -> None:
         self._values[value] = meaning
 
     def literal(self, value: ir.Value) -> Expr | None:
@@ -145,7 +145,7 @@ class RelaxBuilder:
 
     def call(
         self, operation: ir.Operation, function: PrimFunc, name: str, arguments: Sequence[ir.Value],
-        constants: Sequence[Any] = (),
+        constants: Sequence[object] = (),
     ) -> None:  # fmt: skip
         """Bind the results of `operation` to a call of a PrimFunc; the constants are its last arguments."""
         callee = self.add_function(function, name)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any
+from typing import Any, TypeVar
 
+Lock = TypeVar("Lock")
 PATIENCE = 10.0
 """Seconds that a fork waits for another thread to release an awaited lock."""
 _NOT_EXECUTED = 0x40
@@ -34,13 +35,13 @@ def is_forked() -> bool:
     return bool(_FORKED)
 
 
-def awaited(lock: Any) -> Any:
+def awaited(lock: Lock) -> Lock:
     """Return `lock`, freed in forked processes; a fork waits for it, so that no protected operation is cut short."""
     _AWAITED.append(lock)
     return lock
 
 
-def renewed(lock: Any) -> Any:
+def renewed(lock: Lock) -> Lock:
     """Return `lock`, freed in forked processes, whoever held it."""
     _RENEWED.append(lock)
     return lock

@@ -11,11 +11,14 @@ import re
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.errors import KernelError, KernelTypeError, Span, did_you_mean
 from mlirtri.lowering.core.size_program import SizeProgram
+
+PythonValue: TypeAlias = Any
+"""What a parameter is in Python: a tensor, a number, text, None, a function, or a container of those."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class ContainerParameter:
     """Of a dict, in order."""
     parts: tuple[Parameter, ...]
 
-    def of(self, parts: Sequence[Any]) -> Any:
+    def of(self, parts: Sequence[PythonValue]) -> PythonValue:
         """Return the container with these elements."""
         if self.kind is dict:
             return dict(zip(self.keys, parts, strict=True))
@@ -93,14 +96,16 @@ def flat_parameters(parameters: Iterable[Parameter]) -> list[TensorParameter | C
     return flat
 
 
-def value_of_parameter(parameter: Parameter, value_of: Callable[[TensorParameter | ConstantParameter], Any]) -> Any:
+def value_of_parameter(
+    parameter: Parameter, value_of: Callable[[TensorParameter | ConstantParameter], PythonValue]
+) -> PythonValue:
     """Return what a parameter's name holds, of the value of each element, which are asked for in order."""
     if isinstance(parameter, ContainerParameter):
         return parameter.of([value_of_parameter(part, value_of) for part in parameter.parts])
     return value_of(parameter)
 
 
-def python_value(constant: Any) -> Any:
+def python_value(constant: PythonValue) -> PythonValue:
     """Return the Python value of a compile-time value, with new lists."""
     if isinstance(constant, ListConstant):
         return [python_value(element) for element in constant.elements]
@@ -151,16 +156,16 @@ class Leaf:
     """Whether NumPy gives an array of rank 0 here, not a number."""
 
 
-ResultTree = Any
+ResultTree: TypeAlias = Any
 """Python's return value with a `Leaf` for each tensor: a leaf, None, or a tuple, list or dict of trees."""
 
 
-def parts_of(tree: Any) -> Collection[Any]:
+def parts_of(tree: ResultTree) -> Collection[ResultTree]:
     """Return the elements of a tuple, list or dict."""
     return tree.values() if isinstance(tree, dict) else tree
 
 
-def like(tree: Any, parts: Any) -> Any:
+def like(tree: ResultTree, parts: Iterable[ResultTree]) -> ResultTree:
     """Return a tuple, list, named tuple or dict of the class of `tree` with other elements."""
     if (with_parts := getattr(type(tree), "with_parts", None)) is not None:
         return with_parts(tree, parts)
@@ -327,8 +332,8 @@ def kernel_names(functions: Sequence[str]) -> dict[str, str]:
 def bound_arguments(
     name: str,
     signature: inspect.Signature,
-    arguments: Sequence[Any],
-    keywords: Mapping[str, Any],
+    arguments: Sequence[object],
+    keywords: Mapping[str, object],
     error_class: type[KernelError] = KernelTypeError,
     span: Span | None = None,
 ) -> inspect.BoundArguments:

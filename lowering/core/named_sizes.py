@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from mlirtri.dialect.base.sizes import Size, Symbol, is_dynamic
+from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.size_program import CONSTANT, SIGNATURE, SIZE, Condition, SizeProgram, SizeStep, add_step
 
@@ -37,13 +36,13 @@ class NamedSizes:
     """The argument and axis of each further size, which has to have this value."""
 
 
-def named_sizes(shapes: Sequence[Sequence[Any]], names: Sequence[str]) -> NamedSizes:
+def named_sizes(shapes: Sequence[Sequence[int | Size]], names: Sequence[str]) -> NamedSizes:
     """Return the named sizes of parameters of these shapes; raises `KernelTypeError` for one that no axis gives."""
     axes = [
         (argument, axis, size)
         for argument, shape in enumerate(shapes)
         for axis, size in enumerate(shape)
-        if is_dynamic(size)
+        if isinstance(size, Size)
     ]
     # Axes that are the symbol itself come first.
     pending = sorted(axes, key=lambda entry: entry[2] != Size(((entry[2].terms[0][0], 1),)))

@@ -10,9 +10,12 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from mlirtri.errors import Span
+
+Number: TypeAlias = Any
+"""The value of a step: an int or a float, or None for an element of an argument without data."""
 
 SIZE, ELEMENT, CONSTANT = "size", "element", "constant"
 """Leaf steps: the size of an argument's axis, an element of an argument, a constant."""
@@ -69,7 +72,7 @@ class SizeProgram:
     def elements(self) -> tuple[SizeStep, ...]:
         return tuple(step for step in self.steps if step.name == ELEMENT)
 
-    def run(self, shapes: Sequence[Sequence[int]], element: Callable[[int, tuple[int, ...]], Any]) -> list[Any]:
+    def run(self, shapes: Sequence[Sequence[int]], element: Callable[[int, tuple[int, ...]], Number]) -> list[Number]:
         """Return the value of every step for arguments of these shapes; `element` reads an element of an argument."""
         values: list[Any] = []
         for step in self.steps:
@@ -102,14 +105,14 @@ class SizeProgram:
             return self.shown(step.operands[0], names)
         return f"{step.name.partition('.')[2]}({', '.join(self.shown(operand, names) for operand in step.operands)})"
 
-    def violated(self, values: Sequence[Any]) -> Iterator[Condition]:
+    def violated(self, values: Sequence[Number]) -> Iterator[Condition]:
         """Yield the conditions that the values of the steps do not meet."""
         for condition in self.conditions:
             left, right = values[condition.left], values[condition.right]
             if not (left == right if condition.relation == "==" else left <= right):
                 yield condition
 
-    def misfit(self, condition: Condition, values: Sequence[Any], names: Sequence[str]) -> str:
+    def misfit(self, condition: Condition, values: Sequence[Number], names: Sequence[str]) -> str:
         """Return what a violated condition says of the sizes: ``axis 0 of 'x' is 3 and …, which have to be equal``."""
         facts = [f"{self.shown(step, names)} is {values[step]}" for step in self._inputs_of(condition)]
         sides = {self.steps[step].name for step in (condition.left, condition.right)}
@@ -145,7 +148,7 @@ _CASTS = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui"
 _SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*", "arith.floordivsi": "//", "arith.divsi": "//"}
 
 
-def computed(step: SizeStep, widths: Sequence[int], operands: Sequence[Any]) -> Any:
+def computed(step: SizeStep, widths: Sequence[int], operands: Sequence[Number]) -> Number:
     """Return what a step computes from operands of so many bits; floats are rounded to its type."""
     return _rounded(OPERATIONS[step.name](step, widths, *operands), step.kind)
 

@@ -12,10 +12,13 @@ import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
+
+Finding: TypeAlias = "dict[str, Any]"
+"""What was measured, as JSON."""
 
 SCHEDULES = ("default", "none", "meta")
 _HELP = (
@@ -34,17 +37,23 @@ class Budget:
     """Wall-clock seconds for a whole kernel."""
 
 
-def checked_schedule(schedule: Any) -> str:
+def checked_schedule(schedule: object) -> str:
     """Return `schedule`; raises `UnknownOptionError` if it is no schedule."""
+    if not isinstance(schedule, str):
+        raise _unknown(schedule)
     budget_of(schedule)
     return schedule
 
 
-def budget_of(schedule: Any) -> Budget | None:
+def _unknown(schedule: object) -> UnknownOptionError:
+    return UnknownOptionError(f"unknown schedule {schedule!r}", help=_HELP)
+
+
+def budget_of(schedule: str) -> Budget | None:
     """Return the budget of a ``"meta"`` schedule, None for others; raises `UnknownOptionError` for an invalid one."""
-    name, colon, options = schedule.partition(":") if isinstance(schedule, str) else ("", "", "")
+    name, colon, options = schedule.partition(":")
     if name not in SCHEDULES or (colon and name != "meta"):
-        raise UnknownOptionError(f"unknown schedule {schedule!r}", help=_HELP)
+        raise _unknown(schedule)
     if name != "meta":
         return None
     return Budget(**dict(_part(part, schedule) for part in options.split(","))) if colon else Budget()
@@ -65,7 +74,7 @@ def tuning_file() -> Path:
     return settings.cache_folder() / "tuning.jsonl"
 
 
-def recall(key: str) -> dict[str, Any] | None:
+def recall(key: str) -> Finding | None:
     """Return the last finding under `key`; None if there is none."""
     try:
         text = tuning_file().read_text(encoding="utf-8", errors="replace")
@@ -85,7 +94,7 @@ def _parsed(line: str) -> dict[str, Any]:
     return finding if isinstance(finding, dict) else {}
 
 
-def remember(key: str, finding: dict[str, Any]) -> None:
+def remember(key: str, finding: Finding) -> None:
     """Append a finding, in one write."""
     line = json.dumps({"key": key, **finding})
     try:

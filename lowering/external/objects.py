@@ -155,7 +155,7 @@ class RelaxFunction(External):
         return f"<{self.__name__}>"
 
 
-def relax_function_of(function: Any) -> RelaxFunction | None:
+def relax_function_of(function: object) -> RelaxFunction | None:
     """Return the `RelaxFunction` of a function of TVM's own `relax.op`, which kernels may name too; None for others."""
     module = getattr(function, "__module__", None) or ""
     if not isfunction(function) or not module.startswith("tvm.relax.op."):
@@ -248,7 +248,7 @@ class TensorIRFunction(External):
 
 
 @public
-def tensorir(function: Any = None, *, outputs: int = 1, shape: Callable[..., Any] | None = None) -> Any:
+def tensorir(function: object = None, *, outputs: int = 1, shape: Callable[..., object] | None = None) -> Any:
     """Register a PrimFunc for kernels: a decorator above ``@T.prim_func(s_tir=True)``, or a call.
 
     The last `outputs` parameters are the results; several come back as a tuple. `shape` is needed where their sizes do

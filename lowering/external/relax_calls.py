@@ -48,7 +48,7 @@ def _names() -> tuple[str, ...]:
     )
 
 
-def bind(path: str, arguments: Sequence[Any], keywords: dict[str, Any]) -> dict[str, Any]:
+def bind(path: str, arguments: Sequence[object], keywords: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by parameter name; raise `KernelTypeError` where they do not bind."""
     signature = inspect.signature(function_of(path))
     shown = f"relax.{path}({', '.join(str(parameter).split(':')[0] for parameter in signature.parameters.values())})"
@@ -66,7 +66,7 @@ def tensor_parameters(path: str) -> list[str]:
     return [parameter.name for parameter in parameters if "Expr" in str(parameter.annotation)]
 
 
-def expression(path: str, arguments: str, operands: Sequence[Any]) -> Any:
+def expression(path: str, arguments: str, operands: Sequence[object]) -> Any:
     """Return the call as a Relax expression on `operands`; raise `KernelTypeError` with TVM's message."""
     keywords = ast.parse(f"f({arguments})", mode="eval").body.keywords  # type: ignore[attr-defined]
     try:

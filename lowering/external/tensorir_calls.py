@@ -49,7 +49,7 @@ class TensorIRCall:
     results: tuple[TensorType, ...]
 
 
-def specialized(registered: Any, arguments: list[Any], keywords: dict[str, Any]) -> TensorIRCall:
+def specialized(registered: object, arguments: list[Any], keywords: dict[str, Any]) -> TensorIRCall:
     """Return the call of a `TensorIRFunction` on these arguments; raises `KernelTypeError`."""
     name = registered.__name__
     function = _prim_func(registered, arguments, keywords)

@@ -6,7 +6,7 @@ Sets `context.interface`: parameters, results, checks, and the arguments that th
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -119,7 +119,7 @@ def new_language(semantics: str, block: ir.Block, context: CompileContext) -> La
 
 def return_results(
     builder: Language,
-    function: Any,
+    function: Callable[..., object],
     value: KernelValue,
     memories: Sequence[TriValue],
     parameters: tuple[TensorParameter, ...],

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import bound_arguments
@@ -29,7 +29,9 @@ from mlirtri.lowering.frontend.semantics.storage import either, has_memory, is_a
 from mlirtri.lowering.frontend.syntax.refused_syntax import INSTEAD_OF_BUILTINS
 
 
-def call_builtin(b: Language, function: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]) -> Any:
+def call_builtin(
+    b: Language, function: Callable[..., KernelValue], arguments: list[KernelValue], keywords: dict[str, KernelValue]
+) -> KernelValue:
     """Return what a builtin gives; raises `KernelTypeError` for one that needs values known at compile time."""
     if function is breakpoint:
         return stop_in_debugger(b, arguments, keywords)

@@ -16,7 +16,9 @@ from mlirtri.lowering.frontend.syntax.early_exits import stored
 
 
 @handles(ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
-def visit_comprehension(context: FunctionContext, node: Any) -> KernelValue:
+def visit_comprehension(
+    context: FunctionContext, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+) -> KernelValue:
     """Return the list, set or dict of a comprehension over a compile-time sequence; its targets are local to it."""
     if isinstance(node, ast.DictComp):
         pair = ast.copy_location(ast.Tuple([node.key, node.value], ast.Load()), node)

@@ -112,7 +112,7 @@ HANDLERS: Registry[type[ast.AST], Handler] = Registry("handler of an AST node")
 handles = HANDLERS.register
 
 
-def function_named(context: FunctionContext, call: ast.Call) -> Any:
+def function_named(context: FunctionContext, call: ast.Call) -> KernelValue:
     """Return the function that a call names; None where an expression computes it, which runs once, with the call."""
     owner = call.func
     while isinstance(owner, ast.Attribute):

@@ -15,7 +15,7 @@ import ast
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.builder import TriValue
+from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.lowering.frontend.context import FunctionContext, visit
 from mlirtri.lowering.frontend.inlining import LocalFunction, inline_local
 from mlirtri.lowering.frontend.iterables import iterable_of
@@ -40,7 +40,7 @@ _BODIES: dict[Any, tuple[str, str, str]] = {
 """By builtin: what comes before the loop, what each element does, and what comes after the loop."""
 
 
-def consumed_by(context: FunctionContext, callee: Any, node: ast.Call) -> Any:
+def consumed_by(context: FunctionContext, callee: KernelValue, node: ast.Call) -> KernelValue:
     """Return what a builtin gives for a generator that has to be a loop, or for `map` and `filter`; None for others."""
     if callee in (map, filter) and len(node.args) > 1 and not node.keywords:
         return visit(context, _generator(callee, node))

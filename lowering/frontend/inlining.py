@@ -35,7 +35,7 @@ FRAMES_OF_CALL = 100
 
 def inline(
     context: FunctionContext,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     arguments: list[KernelValue],
     keywords: dict[str, KernelValue],
     call: ast.Call,
@@ -45,7 +45,7 @@ def inline(
 
 
 def inline_bound(
-    context: FunctionContext, function: Callable[..., Any], bound: dict[str, KernelValue], call: Span
+    context: FunctionContext, function: Callable[..., object], bound: dict[str, KernelValue], call: Span
 ) -> KernelValue:
     """Return the value of a Python function for these values of its parameters, as `inline`."""
     _check_depth(context, function.__name__)

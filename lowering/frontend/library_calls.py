@@ -121,7 +121,7 @@ def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: d
     return None if spelling.name.startswith(("ndarray.", "numpy.")) else storage.current(b.tri, target)
 
 
-def write_result(b: Language, name: str, target: TriValue, result: Any) -> None:
+def write_result(b: Language, name: str, target: TriValue, result: KernelValue) -> None:
     """Write what a function gives into an array; raises `KernelTypeError` for kinds of numbers that do not fit.
 
     torch casts to kinds that hold the numbers, as NumPy's ufuncs do; NumPy's other functions cast to any.
@@ -250,7 +250,7 @@ KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]
 """Implementations by qualified name."""
 
 
-def has_attribute(b: Language, value: Any, name: Any) -> bool:
+def has_attribute(b: Language, value: KernelValue, name: KernelValue) -> bool:
     """Return what ``hasattr(value, name)`` says of a tensor or a number; raises `KernelTypeError` for other values."""
     if isinstance(value, TriValue):
         is_torch = b.semantics == "torch" and "torch" in sys.modules
@@ -263,8 +263,8 @@ def has_attribute(b: Language, value: Any, name: Any) -> bool:
 
 
 def widened(
-    b: Language, algorithm: Callable[..., Any], arguments: list[Any], keywords: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any], DType | None]:
+    b: Language, algorithm: Callable[..., object], arguments: list[KernelValue], keywords: dict[str, KernelValue]
+) -> tuple[list[KernelValue], dict[str, KernelValue], DType | None]:
     """Return the operands of a function of torch that computes halves in float32, and the dtype of its result.
 
     None for other functions and operands, which stay as they are.

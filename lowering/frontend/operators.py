@@ -47,7 +47,7 @@ COMPARE = {
 _ARITHMETIC = {function for _, function in [*BINARY.values(), *UNARY.values()]} - {operator.not_}
 
 
-def fold(function: Callable[..., Any], *operands: KernelValue) -> KernelValue:
+def fold(function: Callable[..., KernelValue], *operands: KernelValue) -> KernelValue:
     """Return Python's own result on compile-time values; raises what Python raises as a `KernelValueError`."""
     if function is operator.pow and all(isinstance(x, int) for x in operands) and abs(operands[1]) > 4096:
         raise KernelValueError(f"{operands[0]} ** {operands[1]} is too large to compute at compile time")

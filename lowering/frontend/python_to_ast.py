@@ -40,7 +40,7 @@ def print_tree(tree: KernelTree) -> str:
     return ast.dump(tree.node, indent=2) + "\n"
 
 
-def symbol_of(function: Callable[..., Any]) -> str:
+def symbol_of(function: Callable[..., object]) -> str:
     """Return a name that is valid in MLIR, LLVM, C and TVMScript, without dots, brackets and non-ASCII letters."""
     name = getattr(function, "__qualname__", None) or function.__name__
     name = name.rsplit("<locals>.", 1)[-1].replace("<lambda>", "lambda")
@@ -59,7 +59,7 @@ def _characters(file: str, line: int, byte_offset: int) -> int:
     return byte_offset if text.isascii() else len(text.encode()[:byte_offset].decode(errors="ignore"))
 
 
-def parse_function(function: Callable[..., Any]) -> tuple[str, ast.FunctionDef]:
+def parse_function(function: Callable[..., object]) -> tuple[str, ast.FunctionDef]:
     """Return the file name and the `def` of a Python function; a lambda is a `def` with one return statement."""
     code = getattr(function, "__code__", None)
     if code is None:

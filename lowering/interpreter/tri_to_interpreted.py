@@ -46,7 +46,7 @@ class State:
     values: dict[int, Any] = field(default_factory=dict)
     names: dict[str, Any] = field(default_factory=dict)
 
-    def define(self, numbers: Sequence[int], values: Sequence[Any], names: Sequence[str | None] = ()) -> None:
+    def define(self, numbers: Sequence[int], values: Sequence[object], names: Sequence[str | None] = ()) -> None:
         self.values.update(zip(numbers, values, strict=True))
         self.names.update((name, value) for name, value in zip(names, values, strict=False) if name)
 
@@ -63,7 +63,7 @@ class Body:
     actions: list[Action]
     yielded: list[int]
 
-    def run(self, state: State, arguments: Sequence[Any]) -> list[Any]:
+    def run(self, state: State, arguments: Sequence[object]) -> list[Any]:
         state.define(self.arguments, arguments, self.names)
         for action in self.actions:
             action(state)
@@ -184,7 +184,7 @@ class Interpreted:
             as_array(tensor, dtype)[...] = result
 
 
-def as_array(tensor: Any, dtype: DType) -> np.ndarray:
+def as_array(tensor: object, dtype: DType) -> np.ndarray:
     """Return a tensor's memory as an array: bf16 as in `ml_dtypes`, real and imaginary parts as complex numbers."""
     if dtype.is_complex:
         return tensor.numpy().view(dtype.numpy)[..., 0]

@@ -164,7 +164,7 @@ def _dense_text(array: np.ndarray, type_: ir.RankedTensorType) -> str:
     return f'dense<"0x{elements.tobytes().hex()}"> : {type_}'
 
 
-def array_of(constant: Any) -> np.ndarray:
+def array_of(constant: object) -> np.ndarray:
     """Return the elements of a Relax constant; bf16 in the dtype of `ml_dtypes`."""
     dtype = str(constant.ty.dtype)
     if dtype != "bfloat16":

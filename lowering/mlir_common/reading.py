@@ -123,7 +123,10 @@ _BINARY = (
 
 
 def affine_index(
-    expression: ir.AffineExpr, dimensions: Sequence[Any], constant: Callable[[int], Any], symbols: Sequence[Any] = ()
+    expression: ir.AffineExpr,
+    dimensions: Sequence[object],
+    constant: Callable[[int], Any],
+    symbols: Sequence[object] = (),
 ) -> Any:
     """Evaluate `expression` over `dimensions` (any values with arithmetic; `//` and `%` floor) and `symbols`."""
     if isinstance(expression, ir.AffineDimExpr):

@@ -147,7 +147,7 @@ _BLOCK_FIELDS = (
 )  # fmt: skip
 
 
-def block_with(block: SBlock, **fields: Any) -> SBlock:
+def block_with(block: SBlock, **fields: object) -> SBlock:
     return SBlock(*(fields.get(name, getattr(block, name)) for name in _BLOCK_FIELDS))
 
 

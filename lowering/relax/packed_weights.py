@@ -28,6 +28,7 @@ from mlirtri.lowering.tir.tiles import zero_of
 from mlirtri.lowering.toolchain.tvm_names import (
     ONCE,
     VIEW,
+    Binding,
     BlockBuilder,
     Buffer,
     Expr,
@@ -36,6 +37,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     SBlock,
     TensorLoad,
+    Var,
     ir,
     relax,
     structural_map,
@@ -44,10 +46,10 @@ from mlirtri.lowering.toolchain.tvm_names import (
 from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
 
 MAX_GROWTH = 1 << 16
-"""Bytes by which a value that is computed once may be larger than what it is computed from."""
+"""The most bytes by which a value that is computed once may exceed what it is computed from."""
 
 
-def fixed_weights(mod: IRModule, context: CompileContext) -> list[Any]:
+def fixed_weights(mod: IRModule, context: CompileContext) -> list[Var]:
     """Return the parameters of the module's only Relax function that hold the same tensors at every call."""
     functions = relax_functions(mod)
     bound = context.interface.bound if context.interface is not None else ()
@@ -62,7 +64,7 @@ def fixed_weights(mod: IRModule, context: CompileContext) -> list[Any]:
     ]
 
 
-def pack_weights(mod: IRModule, weights: Collection[Any]) -> IRModule:
+def pack_weights(mod: IRModule, weights: Collection[Var]) -> IRModule:
     """Return the module whose products read packed copies of `weights`, parameters of its Relax function."""
     [(name, function)] = relax_functions(mod)
     packing = _Packing(mod, weights)
@@ -165,7 +167,7 @@ def _products(function: PrimFunc) -> list[Product]:
 
 
 def _operand(function: PrimFunc, product: Product) -> _Operand | None:
-    """Return how a product reads a parameter of its function packed; None where it reads none so."""
+    """Return which parameter of its function a product can read packed, and in which layout; None for none."""
     right = product.right
     if not isinstance(right, TensorLoad) or is_convolution(product):
         return None
@@ -232,7 +234,7 @@ def _pack_function(weight: Any, layout: WeightLayout, order: tuple[int, ...]) ->
     return function.with_attrs({ONCE: True})
 
 
-def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
+def mark_once(mod: IRModule, weights: Collection[Var]) -> IRModule:
     """Return the module with ``mlirtri.once`` on functions that are called with what depends on weights alone."""
     [(_, function)] = relax_functions(mod)
     fixed, once, often = set(weights), set(), set()
@@ -253,7 +255,7 @@ def mark_once(mod: IRModule, weights: Collection[Any]) -> IRModule:
     return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
 
 
-def computed_once(bindings: Sequence[Any], weights: Collection[Any]) -> set[int]:
+def computed_once(bindings: Sequence[Binding], weights: Collection[Var]) -> set[int]:
     """Return the positions of the bindings that compute what depends on weights alone."""
     fixed, found = set(weights), set()
     for position, binding in enumerate(bindings):
@@ -265,7 +267,7 @@ def computed_once(bindings: Sequence[Any], weights: Collection[Any]) -> set[int]
     return found
 
 
-def is_computed_once(call: Expr, fixed: AbstractSet[Any]) -> bool:
+def is_computed_once(call: Expr, fixed: AbstractSet[Var]) -> bool:
     """Return whether a call reads fixed values alone, and gives a value that is not much larger."""
     arguments = call.args[1].fields
     is_fixed = all(argument in fixed or isinstance(argument, ir.GenericConst) for argument in arguments)

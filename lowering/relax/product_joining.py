@@ -7,7 +7,7 @@
                                                                      ──►    one call, with a result for each of both
 
 A reader of elements may take the product's result through reshapes, which it then computes itself. What is joined is
-what the rule `schedule.cpu.product_chains` takes.
+what `schedule.fusable_forms.takes_chain` says a schedule rule takes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,22 @@ from mlirtri.lowering.relax.row_merging import (
 from mlirtri.lowering.schedule.fusable_forms import is_tiled, takes_chain
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.product_recognition import find_product
-from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, BlockBuilder, IRModule, PrimFunc, relax, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import (
+    IMPERATIVE,
+    BlockBuilder,
+    IRModule,
+    PrimFunc,
+    Var,
+    relax,
+    structural_walk,
+)
 
 MOST_READERS = 8
-"""Elementwise calls that are joined with one product."""
+"""The most elementwise calls that are joined with one product."""
 
 
-def join_products(mod: IRModule, target: Target, weights: Collection[Any] = ()) -> IRModule:
-    """Return the module with such calls joined; what depends on `weights` alone runs once, and joins none."""
+def join_products(mod: IRModule, target: Target, weights: Collection[Var] = ()) -> IRModule:
+    """Return the module with calls joined; calls on `weights` alone, which run once, are not joined with others."""
 
     def joined(block: Any, builder: BlockBuilder) -> Any:
         search = _Search(block, mod, target, weights)
@@ -159,7 +167,7 @@ class _Search:
         return {source for launch in group.launches for source in self.reads[launch]}.difference(group.launches)
 
     def _is_circular(self, group: _Group) -> bool:
-        """Return whether something outside of a group reads one of its results, and the group reads what comes of it.
+        """Return whether a call outside of a group reads one of its results, and the group reads what that computes.
 
         Its reshapes are computed for others as well, after the group's call.
         """

@@ -17,6 +17,7 @@ from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     BlockBuilder,
+    Buffer,
     Expr,
     IRModule,
     Node,
@@ -45,7 +46,7 @@ def fold_operands(mod: IRModule) -> IRModule:
 
 
 def fold_padding(mod: IRModule) -> IRModule:
-    """Return the module with the CPU's convolutions that pad their images themselves."""
+    """Return the module with paddings folded into the convolutions for which a CPU rule pads while it reads."""
 
     def is_padded_image(_: OnlyBlock, folded: OnlyBlock) -> bool:
         product = find_product(*folded)
@@ -189,7 +190,7 @@ def _is_view_producer(facts: BlockFacts, block: SBlock) -> bool:
 
 
 def _without_offset(read_index: Expr) -> Expr:
-    """Return an index without the constant that is added to it, where a slice begins; TVM puts constants right."""
+    """Return an index without an added constant, the start of a slice; TVM writes constants as right operands."""
     is_offset = isinstance(read_index, tirx.Add) and isinstance(read_index.b, tirx.IntImm)
     return read_index.a if is_offset else read_index
 
@@ -249,7 +250,7 @@ def _reading_through(function: PrimFunc, number: int, producer: PrimFunc) -> Pri
     return PrimFunc(parameters, body, function.ret_type, function.attrs)
 
 
-def with_regions_of(block: Any, buffers: Iterable[Any]) -> SBlock:
+def with_regions_of(block: SBlock, buffers: Iterable[Buffer]) -> SBlock:
     """Return an SBlock whose read and write regions are those of its body, as far as they are of `buffers`."""
     bare = SBlock(block.iter_vars, [], [], block.name_hint, block.body, block.init)
     reads, writes = read_write_region(bare, {buffer: buffer for buffer in buffers})[:2]

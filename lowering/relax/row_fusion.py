@@ -31,15 +31,15 @@ from mlirtri.lowering.schedule.rows.nests import (
     nests_of,
     refuse_better_rules,
 )
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, relax, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, Var, relax, structural_walk
 from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
 Group = tuple[int, ...]
 """Indices of bindings in a dataflow block."""
 
 
-def fuse_rows(mod: IRModule, target: Target, weights: Collection[Any] = ()) -> IRModule:
-    """Return the module with row kernels; what depends on `weights` alone runs once, and joins none."""
+def fuse_rows(mod: IRModule, target: Target, weights: Collection[Var] = ()) -> IRModule:
+    """Return the module with row kernels; calls on `weights` alone, which run once, are not merged with others."""
 
     def fused(block: Any, builder: BlockBuilder) -> Any:
         search = _Search(block, mod, target, weights)
@@ -118,9 +118,9 @@ class _Search:
         )  # fmt: skip
         """Calls that only compute indices; their consumers recompute them."""
         self._known: dict[tuple[str, Any], bool] = {}
-        """What was found for groups of a form: layers of a network are the same calls again and again."""
+        """Whether a group may be merged, by its form: the layers of a network are groups of one form."""
         self._reasons: dict[Any, NotRows] = {}
-        """Why groups of a form are no row kernel."""
+        """Why a group is no row kernel, by its form."""
 
     def _callees(self) -> dict[str, PrimFunc]:
         return {launch.name: launch.function for launch in self.launches.values()}

@@ -9,6 +9,8 @@ from typing import Any
 
 from mlirtri.lowering.relax.legalized import block_with
 from mlirtri.lowering.toolchain.tvm_names import (
+    Binding,
+    BindingBlock,
     BlockBuilder,
     IRModule,
     Node,
@@ -17,6 +19,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SBlockRealize,
     Stmt,
     TensorLoad,
+    Var,
     ir,
     relax,
     structural_map,
@@ -75,7 +78,7 @@ def _size(kind: Any) -> int | None:
     return prod(int(extent) for extent in kind.shape)
 
 
-def with_blocks(mod: IRModule, change: Callable[[Any, BlockBuilder], Any]) -> IRModule:
+def with_blocks(mod: IRModule, change: Callable[[BindingBlock, BlockBuilder], BindingBlock]) -> IRModule:
     """Return the module with `change` of each dataflow block, which adds to the builder the functions that it calls.
 
     A block that is returned as it was is no change.
@@ -93,7 +96,7 @@ def with_blocks(mod: IRModule, change: Callable[[Any, BlockBuilder], Any]) -> IR
     return builder.get()
 
 
-def launch_of(binding: Any, mod: IRModule) -> Launch | None:
+def launch_of(binding: Binding, mod: IRModule) -> Launch | None:
     """Return the call of a binding that has one result and only tensors as arguments, constants included; else None."""
     if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
         return None
@@ -108,7 +111,7 @@ def launch_of(binding: Any, mod: IRModule) -> Launch | None:
     return Launch(binding, call.args[0].name_hint, function, arguments)
 
 
-def merged(launches: Sequence[Launch], is_seen: Callable[[Any], bool]) -> Merged:
+def merged(launches: Sequence[Launch], is_seen: Callable[[Var], bool]) -> Merged:
     """Return one function for `launches`; a result that `is_seen` outside is an output. Constants become literals."""
     inputs: dict[Any, Any] = {}
     produced: dict[Any, Any] = {}
@@ -208,7 +211,7 @@ def in_order(units: Sequence[Unit], needed: Mapping[Unit, Collection[Unit]]) -> 
         yield unit
 
 
-def merged_call(replacement: Merged, name: str, builder: BlockBuilder) -> Iterator[Any]:
+def merged_call(replacement: Merged, name: str, builder: BlockBuilder) -> Iterator[Binding]:
     """Yield the bindings that call a merged function, which `builder` takes by this name, and name its results."""
     callee = builder.add_func(replacement.function, name)
     if len(replacement.results) == 1:

@@ -89,7 +89,11 @@ def current() -> RedZones | None:
 
 
 def launch_between_zones(
-    kernel: str, executable: Any, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], names: Sequence[str]
+    kernel: str,
+    executable: object,
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor],
+    names: Sequence[str],
 ) -> None:
     """Launch `executable` on copies of the tensors between zones, then check them; raises `RedZoneError`.
 

@@ -13,7 +13,7 @@ from mlirtri.dialect.base.dtypes import as_dtype, find_stored
 from mlirtri.errors import ArtifactError
 
 
-def storable(value: Any) -> np.ndarray:
+def storable(value: object) -> np.ndarray:
     """Return a tensor or an array as an array of a dtype that NumPy's format has, with the same bits."""
     if not isinstance(value, np.ndarray):
         import torch  # a tensor is there, so it is loaded

@@ -181,7 +181,7 @@ def _last_uses(plan: Plan) -> list[tuple[int, ...]]:
     return dead[::-1]
 
 
-def host_tensor(constant: Any, dtype: str) -> torch.Tensor:
+def host_tensor(constant: object, dtype: str) -> torch.Tensor:
     """Return a constant of a plan as a tensor on the CPU, over the same memory."""
     return restored(constant, dtype) if isinstance(constant, np.ndarray) else torch.from_dlpack(constant)
 

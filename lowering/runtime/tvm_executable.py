@@ -57,7 +57,7 @@ class KernelExecutable:
     launch_once: Launch | None = None
     """Computes the results of ``preparation.once`` from the bound tensors."""
 
-    def prepared(self, bound: Sequence[Any]) -> tuple[Any, ...]:
+    def prepared(self, bound: Sequence[object]) -> tuple[Any, ...]:
         """Return what `launch` takes after a call's arguments: some of the bound tensors, and what is made of them."""
         if self.preparation is None or self.launch_once is None:
             return tuple(bound)

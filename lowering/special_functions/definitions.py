@@ -177,7 +177,7 @@ def modified_first(xp: ModuleType, x: Array, order: int, is_scaled: bool) -> Arr
 # --- bits ------------------------------------------------------------------------------------------------------------
 
 
-def frexp(xp: ModuleType, x: Array, whole: Any, digits: int) -> tuple[Array, Array]:
+def frexp(xp: ModuleType, x: Array, whole: object, digits: int) -> tuple[Array, Array]:
     """Return mantissa and exponent; `whole` is the integer dtype of the width of x, `digits` its bits of mantissa.
 
     The exponent has the dtype `whole`.
@@ -192,7 +192,7 @@ def frexp(xp: ModuleType, x: Array, whole: Any, digits: int) -> tuple[Array, Arr
     return xp.where(is_kept, x, mantissa), xp.where(is_kept, 0, exponent)
 
 
-def nextafter(xp: ModuleType, x: Array, y: Array, whole: Any) -> Array:
+def nextafter(xp: ModuleType, x: Array, y: Array, whole: object) -> Array:
     """Return the float next to x in the direction of y, of one shape: floats of one sign are ordered like their bits.
 
     `whole` is the integer dtype of the width of x.

@@ -235,7 +235,7 @@ class Vulkan:
         self.library.vkGetPhysicalDeviceQueueFamilyProperties(self.physical, ctypes.byref(count), properties)
         return next((n for n in range(count.value) if properties[6 * n] & 2), 0)
 
-    def call(self, name: str, *arguments: Any) -> None:
+    def call(self, name: str, *arguments: object) -> None:
         if (status := getattr(self.library, f"vk{name}")(*arguments)) != 0:
             raise VulkanError(f"vk{name} gave {status}")
 

@@ -37,6 +37,9 @@ Node: TypeAlias = Any
 Buffer: TypeAlias = Any
 """A buffer of TIR, which is a `Var` whose type is a buffer type."""
 Var: TypeAlias = Any
+Binding: TypeAlias = Any
+"""A binding of a Relax block: its variable and its value."""
+BindingBlock: TypeAlias = Any
 Extent: TypeAlias = "int | Expr"
 """A size, or a number of iterations: a Python int where it is static."""
 TensorType = relax.TensorType
@@ -102,7 +105,7 @@ _POST = structural.WalkOrder.POSTORDER.value
 _ORDERS = {"pre": structural.WalkOrder.PREORDER.value, "post": _POST}
 
 
-def structural_walk(root: Any, callbacks: Callbacks, *, order: str = "post") -> Any:
+def structural_walk(root: Node, callbacks: Callbacks, *, order: str = "post") -> Any:
     """Call the first callback of a value's class for each value in `root`, as `tvm_ffi.structural_walk` does.
 
     That one looks at its arguments for 4 microseconds per call, which is longer than it takes to visit an expression.
@@ -111,7 +114,7 @@ def structural_walk(root: Any, callbacks: Callbacks, *, order: str = "post") -> 
 
 
 def structural_map(
-    root: Any, callbacks: Callbacks, with_def_region_kind: Callbacks | None = None, *, order: str = "post"
+    root: Node, callbacks: Callbacks, with_def_region_kind: Callbacks | None = None, *, order: str = "post"
 ) -> Any:
     """Replace each value in `root` by what the first callback of its class returns, as `tvm_ffi.structural_map` does.
 
@@ -138,7 +141,7 @@ def address_of(node: Any) -> int:
     return node.__chandle__()
 
 
-def with_values(root: Any, values: Mapping[Any, Any]) -> Any:
+def with_values(root: Node, values: Mapping[Any, Any]) -> Any:
     """Return `root` with expressions, or other variables, in place of variables."""
     by_address = {address_of(variable): value for variable, value in values.items()}
 

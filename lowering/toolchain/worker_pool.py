@@ -57,7 +57,7 @@ class WorkerPool:
         self._running[process] = _Running(None, math.inf)
         process.begin(_UNLIMITED, self._prepare.function, *self._prepare.arguments)
 
-    def submit(self, tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
+    def submit(self, tag: object, function: Callable[..., object], *arguments: object) -> None:
         """Queue a call. The function has to be a module's own, and its arguments and result picklable."""
         self._queue.append(_Call(tag, function, arguments))
 
@@ -137,7 +137,7 @@ class ExecutorPool:
         self._tags: dict[Future[Any], Any] = {}
         self._last = time.monotonic()
 
-    def submit(self, tag: Any, function: Callable[..., Any], *arguments: Any) -> None:
+    def submit(self, tag: object, function: Callable[..., object], *arguments: object) -> None:
         """Start a call as soon as a worker is free; `finished` gives its result beside `tag`."""
         self._tags[self._executor.submit(function, *arguments)] = tag
         self._last = time.monotonic()

@@ -91,7 +91,7 @@ class WorkerProcess:
         os.close(lifeline)
         self._owner = os.getpid()
 
-    def send(self, message: Any) -> None:
+    def send(self, message: object) -> None:
         """Send a message; raises `BrokenPipeError` where the worker is dead."""
         _write(self._pipes()[0], message)
 
@@ -132,7 +132,7 @@ class CallProcess(WorkerProcess):
         self.lock = renewed(threading.Lock())
         self._limits = Limits()
 
-    def ask(self, limits: Limits, function: Callable[..., Any], *arguments: Any) -> Any:
+    def ask(self, limits: Limits, function: Callable[..., object], *arguments: object) -> Any:
         """Return ``function(*arguments)`` of the worker; raises its `KernelError`, or `ProcessDied`.
 
         The function has to be a module's own, and its arguments and result picklable.
@@ -141,7 +141,7 @@ class CallProcess(WorkerProcess):
             self.begin(limits, function, *arguments)
             return self.finish(limits.wait)
 
-    def begin(self, limits: Limits, function: Callable[..., Any], *arguments: Any) -> None:
+    def begin(self, limits: Limits, function: Callable[..., object], *arguments: object) -> None:
         """Start a call, and the worker where it does not run; raises `ProcessDied`."""
         if not self.is_running:
             self.start()

@@ -34,7 +34,7 @@ class Reached:
         for name, value in constants.items():
             self.add(value, [["parameter", name]])
 
-    def add(self, value: Any, path: Path) -> None:
+    def add(self, value: object, path: Path) -> None:
         """Note that `path` leads to this value: a function, or a tuple that may hold some."""
         if isinstance(value, (tuple, list)):
             self.classes.append((type(value), [*path, ["class"]]))
@@ -54,7 +54,7 @@ class Reached:
         for name, default in (function.__kwdefaults__ or {}).items():
             self.add(default, [*path, ["default", name]])
 
-    def path_of(self, function: Any) -> Path:
+    def path_of(self, function: object) -> Path:
         """Return the path to a function; raises `NoDescription` for one that no path leads to."""
         path = self._paths.get(id(function))
         if path is None:
@@ -67,7 +67,7 @@ class Reached:
 
 
 def recorded(
-    function: FunctionType, constants: Mapping[str, Any], captures: Iterable[Capture]
+    function: FunctionType, constants: Mapping[str, object], captures: Iterable[Capture]
 ) -> tuple[list[tuple[Path, Description]], Reached]:
     """Return the path and the description of each captured value, in order; raises `NoDescription`."""
     reached, described, inlined = Reached(function, constants), [], [function]
@@ -129,7 +129,7 @@ class Differs(Exception):
 
 
 def captures_now(
-    function: FunctionType, constants: Mapping[str, Any], described: Iterable[tuple[Path, Description]]
+    function: FunctionType, constants: Mapping[str, object], described: Iterable[tuple[Path, Description]]
 ) -> list[Capture]:
     """Return the captures of this process that stand for the recorded ones; raises `Differs`."""
     captures = []
@@ -160,7 +160,7 @@ def _code_captures(value: Any) -> list[Capture]:
     return [Capture(lambda: code_owner.__code__, code_owner.__code__, code_owner.__qualname__)]
 
 
-def value_at(function: FunctionType, constants: Mapping[str, Any], path: Path) -> Any:
+def value_at(function: FunctionType, constants: Mapping[str, object], path: Path) -> Any:
     """Return the value that a path leads to in this process; raises an error of Python's where it leads nowhere."""
     value: Any = function
     for step in path:

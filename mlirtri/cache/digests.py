@@ -130,7 +130,7 @@ def _describe_spelling(value: Any) -> Description:
     raise NoDescription(f"a {kind.__module__}.{kind.__qualname__} has no description by content")
 
 
-def function_of(value: Any) -> Any:
+def function_of(value: object) -> Any:
     """Return the Python function of a kernel, a macro or a plain function."""
     return getattr(value, "__mlirtri_function__", value)
 

@@ -91,7 +91,7 @@ class StoredKernel:
 
 
 def kernel_writer(
-    store: Store, key: Key, stored: StoredKernel, origins: Origins | None, facts: Mapping[str, Any] | None = None
+    store: Store, key: Key, stored: StoredKernel, origins: Origins | None, facts: Mapping[str, object] | None = None
 ) -> Callable[[], Path | None]:
     """Return a function that writes a kernel's entry, and its folder; raises `NoDescription` where there is none.
 

@@ -41,11 +41,11 @@ class Key:
 def key_of_function(
     function: FunctionType,
     specialization: Specialization,
-    annotations: Mapping[str, Any],
+    annotations: Mapping[str, object],
     pipeline: Pipeline,
     target: Target,
     schedule: str,
-    language: Mapping[str, Any],
+    language: Mapping[str, object],
 ) -> Key:
     """Return the key of a Python function compiled so; raises `NoDescription` where something has none.
 

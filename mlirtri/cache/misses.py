@@ -59,13 +59,13 @@ def _all(store: Store) -> list[Entry]:
     return misses
 
 
-def differing(entry: Entry, facts: Mapping[str, Any]) -> list[str]:
+def differing(entry: Entry, facts: Mapping[str, object]) -> list[str]:
     """Return the names of the facts that differ from an entry's, in order."""
     stored = entry.manifest["facts"]
     return [name for name in facts if canonical(stored.get(name)) != canonical(facts[name])]
 
 
-def shown(name: str, stored: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def shown(name: str, stored: Mapping[str, object], now: Mapping[str, object]) -> str:
     """Return a sentence on a fact that differs."""
     old, new = stored.get(name), now[name]
     if isinstance(old, dict) and isinstance(new, dict):

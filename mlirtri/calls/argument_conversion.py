@@ -137,7 +137,7 @@ class ArgumentConversion:
                 help=help_text,
             ) from None
 
-    def bound_tensor(self, params: Mapping[str, Any]) -> Any:
+    def bound_tensor(self, params: Mapping[str, object]) -> Any:
         """Return a bound tensor in the form that the executable takes."""
         if (value := params.get(self.parameter.name)) is None:
             raise ArgumentMismatchError(
@@ -172,7 +172,7 @@ class ArgumentConversion:
             f"{self.name}(): {self.parameter.name!r} was compiled for {self.parameter.type}, got {shown}"
         )
 
-    def moved(self, value: Any, tensor: torch.Tensor) -> torch.Tensor:
+    def moved(self, value: object, tensor: torch.Tensor) -> torch.Tensor:
         """Return a copy on the kernel's device of what has none of its own: NumPy's values, and tensors of rank 0.
 
         Raises `DeviceError` for other tensors, as torch does, and without a device.

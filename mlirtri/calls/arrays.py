@@ -76,7 +76,7 @@ def is_settled(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
 
 
-def of_dlpack(value: Any) -> Any:
+def of_dlpack(value: object) -> Any:
     """Return a tensor over the memory of another library's tensor; any other value as it is.
 
     torch and that library order their CUDA streams as DLPack prescribes.

@@ -29,7 +29,7 @@ def new_array(shape: tuple[int, ...], dtype: DType) -> Callable[..., np.ndarray]
     return empty_array if prod(shape) * dtype.bytes >= LARGE else np.empty
 
 
-def flat(memory: Any) -> Any:
+def flat(memory: object) -> Any:
     """Return the elements of a pointer's memory along one axis; raises `ValueError` if they are not in order."""
     is_contiguous = memory.flags.c_contiguous if isinstance(memory, np.ndarray) else memory.is_contiguous()
     if not is_contiguous:

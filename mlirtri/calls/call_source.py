@@ -64,7 +64,7 @@ class Variant:
             return [*taking, *self.launching, *self.ending[:-1], f"{pool}.append(entry)", self.ending[-1]]
         return [*self.launching, *self.ending]
 
-    def name(self, stem: str, value: Any) -> str:
+    def name(self, stem: str, value: object) -> str:
         """Return a global name of this value."""
         name = f"{self.prefix}{stem}"
         self.names[name] = value

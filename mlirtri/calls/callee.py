@@ -74,7 +74,7 @@ class Callee:
     def compiled(self, dtype: DType) -> DType | None:
         return compiled_dtype(dtype, self.signless)
 
-    def accept(self, number: int, known: set[Any], argument: Any) -> bool:
+    def accept(self, number: int, known: set[Any], argument: object) -> bool:
         """Return whether an argument can be read and written where it lies, and add its layout to `known`.
 
         The layout is its strides; of a written argument also its shape, which decides whether elements share an

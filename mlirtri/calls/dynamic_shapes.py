@@ -35,7 +35,7 @@ class DynamicShapes:
         self.elements = [step.literals for step in program.elements]
         self._shapes: dict[Any, list[Shape]] = {}
 
-    def results(self, inputs: Sequence[Any]) -> list[Shape]:
+    def results(self, inputs: Sequence[object]) -> list[Shape]:
         """Return the shape of each result; raises `ArgumentMismatchError`, or the size program's own error."""
         key = tuple([tuple(tensor.shape) for tensor in inputs])
         if self.elements:

@@ -108,7 +108,7 @@ class Runner:
         return results
 
     def allocate(
-        self, make: Callable[..., torch.Tensor], shape: tuple[int, ...], dtype: torch.dtype, **where: Any
+        self, make: Callable[..., torch.Tensor], shape: tuple[int, ...], dtype: torch.dtype, **where: object
     ) -> torch.Tensor:
         """Allocate a tensor; raises `KernelMemoryError`."""
         try:
@@ -172,7 +172,7 @@ class Runner:
                 help="call the kernel with plain tensors, outside of torch.vmap and of tracing",
             ) from None
 
-    def rebuild(self, tree: Any, results: list[torch.Tensor], arrays: bool) -> Any:
+    def rebuild(self, tree: object, results: list[torch.Tensor], arrays: bool) -> Any:
         """Return Python's return value, nested as `tree`, from the flat results."""
         if isinstance(tree, Leaf):
             result = results[tree.index]
@@ -183,7 +183,7 @@ class Runner:
             return as_array(result, tree.is_array) if arrays else result
         return None if tree is None else like(tree, [self.rebuild(part, results, arrays) for part in parts_of(tree)])
 
-    def into(self, out: Any, arguments: Sequence[object], inputs: list[torch.Tensor], device: torch.device) -> Any:
+    def into(self, out: object, arguments: Sequence[object], inputs: list[torch.Tensor], device: torch.device) -> Any:
         """Write results into the caller's tensors and return those."""
         arrays = self.gives_arrays(arguments)
         outputs = _flatten(out)

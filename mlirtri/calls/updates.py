@@ -69,7 +69,7 @@ class Updates:
                 f"{name}(): {self.names[number]!r}, which the kernel writes, {problem}", help="pass a copy"
             )
 
-    def copy_back(self, arguments: Sequence[Any], results: Sequence[torch.Tensor]) -> None:
+    def copy_back(self, arguments: Sequence[object], results: Sequence[torch.Tensor]) -> None:
         """Copy results that were written elsewhere into the caller's memory, after the call."""
         for number, result in self.results.items():
             content = results[result]
@@ -103,7 +103,7 @@ def _lies_in_order(argument: Any) -> bool:
     return argument.flags.c_contiguous if isinstance(argument, np.ndarray) else argument.is_contiguous()
 
 
-def as_target(argument: Any) -> torch.Tensor | None:
+def as_target(argument: object) -> torch.Tensor | None:
     """Return a tensor of the caller's memory; None if torch cannot view it."""
     if isinstance(argument, torch.Tensor):
         return argument

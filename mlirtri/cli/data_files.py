@@ -72,7 +72,7 @@ def typed(name: str, array: np.ndarray, of: TensorType) -> np.ndarray:
     return array
 
 
-def named_results(result: Any, name: str = "result") -> dict[str, np.ndarray]:
+def named_results(result: object, name: str = "result") -> dict[str, np.ndarray]:
     """Return a kernel's results by name: ``result``, or ``result0``, ``result1``… of a tuple, and so on inside."""
     if result is None:
         return {}

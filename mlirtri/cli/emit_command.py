@@ -60,7 +60,7 @@ COMMENTS = {"python": "#", "tvmscript": "#", "asm": "#", "llvm": ";"}
 def emit(
     file: str, stages: tuple[str, ...], pass_name: str | None, function: str | None, complete: bool,
     explain_fusion: bool, tasks: bool, as_json: bool, timing: bool, start: str | None, arguments: Arguments,
-    pipeline: str | None, target: str | None, schedule: str | None, **difference: Any,
+    pipeline: str | None, target: str | None, schedule: str | None, **difference: object,
 ) -> None:  # fmt: skip
     """Print the IR of a kernel, stage by stage; of several, as FILE::a,b or FILE::*, one after the other.
 

@@ -51,7 +51,7 @@ def file_argument(metavar: str = "FILE[::KERNEL]") -> Decorator:
     return click.argument("file", metavar=metavar)
 
 
-def arguments_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def arguments_option(command: Callable[..., object]) -> Callable[..., Any]:
     text = (
         "An argument by its parameter's name: --arg a=f32[4,8] is a tensor of float32 with 4 rows and 8 columns, "
         "i=i64[20]:0..99 one with bounds, s=f32[] one of rank 0, n=i32:5 or n=i32:1..9 a run-time number, n=3 a value. "
@@ -60,18 +60,18 @@ def arguments_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--arg", "arguments", type=Argument(), multiple=True, help=text)(command)
 
 
-def start_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def start_option(command: Callable[..., object]) -> Callable[..., Any]:
     text = "FILE is IR of this stage, MLIR or TVMScript; the file - is stdin."
     return click.option("--from", "start", metavar="STAGE", help=text)(command)
 
 
-def pipeline_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def pipeline_option(command: Callable[..., object]) -> Callable[..., Any]:
     return click.option(
         "--pipeline", type=click.Choice(list(PIPELINE_STAGES)), help="The pipeline; by default linalg."
     )(command)
 
 
-def target_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def target_option(command: Callable[..., object]) -> Callable[..., Any]:
     return click.option("--target", metavar="TARGET", help="cpu, gpu, cuda, cuda:sm_NN, cuda:emulated or spirv.")(
         command
     )
@@ -82,19 +82,19 @@ class Schedule(click.ParamType):
 
     name = "SCHEDULE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return checked_schedule(value)
         except KernelError as error:
             self.fail(str(error), param, ctx)
 
 
-def schedule_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def schedule_option(command: Callable[..., object]) -> Callable[..., Any]:
     text = "default, none, meta or meta:trials=N,seconds=S."
     return click.option("--schedule", type=Schedule(), help=text)(command)
 
 
-def schedules_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def schedules_option(command: Callable[..., object]) -> Callable[..., Any]:
     text = "default, none, meta or meta:trials=N,seconds=S; again for more."
     return click.option("--schedule", "schedules", type=Schedule(), multiple=True, help=text)(command)
 

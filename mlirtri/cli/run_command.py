@@ -80,7 +80,7 @@ def run(
 
 
 def expected_results(
-    file: str, start: str | None, expected: str, arrays: Mapping[str, np.ndarray], given: Mapping[str, Any]
+    file: str, start: str | None, expected: str, arrays: Mapping[str, np.ndarray], given: Mapping[str, object]
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a file, or what another pipeline gives for the same arguments."""
     from mlirtri.cli.data_files import abstract
@@ -104,7 +104,7 @@ def compiled(file: str, start: str | None, given: dict[str, Any], pipeline: Any,
     return kernel
 
 
-def data_of(kernel: Kernel, arrays: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dict[str, Any]:
+def data_of(kernel: Kernel, arrays: Mapping[str, np.ndarray], given: Mapping[str, object]) -> dict[str, Any]:
     """Return the values of a kernel's run-time parameters: arrays of files, values that are given, random data."""
     from mlirtri.calls.arrays import as_torch  # loads torch
     from mlirtri.cli.data_files import typed
@@ -124,7 +124,7 @@ def data_of(kernel: Kernel, arrays: Mapping[str, np.ndarray], given: Mapping[str
     return values
 
 
-def results_of(kernel: Kernel, values: Mapping[str, Any]) -> tuple[Any, dict[str, np.ndarray]]:
+def results_of(kernel: Kernel, values: Mapping[str, object]) -> tuple[Any, dict[str, np.ndarray]]:
     """Return what a call gives, and by name the results with the arguments that it has written."""
     from mlirtri.cli.data_files import named_results
     from mlirtri.measure.copies import copied, written

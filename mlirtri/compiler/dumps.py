@@ -182,7 +182,7 @@ def read_text(path: Path) -> str:
         raise ParseError(f"{path} cannot be read: {problem}") from None
 
 
-def write_params(folder: Path, bound: Sequence[TensorParameter], params: Mapping[str, Any]) -> None:
+def write_params(folder: Path, bound: Sequence[TensorParameter], params: Mapping[str, object]) -> None:
     """Write the kernel's bound tensors; nothing if there are none, or not all are known."""
     if bound and all(parameter.name in params for parameter in bound):
         np.savez(folder / PARAMS, *(storable(params[parameter.name]) for parameter in bound))

@@ -114,7 +114,7 @@ class Texts(Mapping[str, str]):
         except UnknownOptionError:
             return False
 
-    def get(self, name: str, default: Any = None) -> Any:
+    def get(self, name: str, default: object = None) -> Any:
         """Return the text of a stage, or `default` if there is none."""
         return self[name] if name in self else default
 

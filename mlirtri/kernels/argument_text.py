@@ -141,7 +141,7 @@ def random_tensor(name: str, type_: TensorType, device: str = "cpu", bounds: Bou
     return as_torch(random_array(name, type_, bounds)).to(device)
 
 
-def data_for(name: str, type_: TensorType, given: Any, device: str) -> Any:
+def data_for(name: str, type_: TensorType, given: object, device: str) -> Any:
     """Return the data of a run-time parameter: what is given, or random data for a `Tensor`, a dtype or None."""
     if given is not None and not isinstance(given, (Tensor, DType)):
         return given

@@ -64,7 +64,7 @@ class Config:
         return f"<mlirtri.Config {self}>"
 
 
-def arguments_of(config: Any, parameters: Collection[str] = ()) -> tuple[tuple[Any, ...], dict[str, Any], Options]:
+def arguments_of(config: object, parameters: Collection[str] = ()) -> tuple[tuple[Any, ...], dict[str, Any], Options]:
     """Return positional arguments, keyword arguments and options of one configuration of `par_compile`.
 
     `parameters` are those of the function: a name of an option that one of them has is no option.

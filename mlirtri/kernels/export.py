@@ -50,7 +50,7 @@ class Form:
                 raise UnknownOptionError(f"{name}={value!r} is not known", help=f"it is one of {', '.join(values)}")
 
 
-def exported(text: str, form: Form, params: Mapping[str, Any]) -> str | bytes:
+def exported(text: str, form: Form, params: Mapping[str, object]) -> str | bytes:
     """Return `text` in that form; raises `UnsupportedOperationError` for options that its stage cannot have."""
     if form == Form():
         return text

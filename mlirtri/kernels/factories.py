@@ -33,7 +33,7 @@ OPTIONS = ("target", "pipeline", "schedule", "debug")
 
 
 @public
-def tile_jit(function: Callable[..., Any], out_idx: Any = None, **options: Any) -> Any:
+def tile_jit(function: Callable[..., object], out_idx: object = None, **options: object) -> Any:
     """Return a factory of kernels for a function with a `prim_func` in it; for another one its kernel."""
     kept = _options(options)
     if isinstance(function, JitFunction):
@@ -86,7 +86,7 @@ class KernelFactory:
 
 
 @public
-def with_results(function: JitFunction, out_idx: Any = None, **options: Any) -> ResultKernel:
+def with_results(function: JitFunction, out_idx: object = None, **options: object) -> ResultKernel:
     """Return a kernel whose calls allocate and return the arguments at these positions; negative ones count backwards.
 
     Raises `KernelTypeError` for positions that the function does not have, or whose annotation has no dtype.
@@ -148,7 +148,7 @@ class ResultKernel:
         results = {position: _empty(kinds[position], names[position], sizes, first) for position in self.results}
         return [given[position] if position in given else results[position] for position in range(len(names))]
 
-    def compile(self, *arguments: Any, **options: Any) -> Kernel:
+    def compile(self, *arguments: object, **options: object) -> Kernel:
         """Return the compiled kernel; arguments that are annotated with all their sizes may be left out."""
         return self.function.compile(*arguments, **options)
 

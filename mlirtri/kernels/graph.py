@@ -145,7 +145,7 @@ class Graph:
         self._module = None
         self._failed = error
 
-    def argument(self, name: str, type: Any) -> Value:  # noqa: A002 - what the caller would call it
+    def argument(self, name: str, type: object) -> Value:  # noqa: A002 - what the caller would call it
         """Return a new argument of the graph.
 
         `type` is a full `Tensor`, whose sizes may be `dyn`, a real array or tensor whose type it takes, a dtype for a
@@ -165,7 +165,7 @@ class Graph:
         self._count += 1
         return Value(self, self._count - 1, parameter.type, weak)
 
-    def returns(self, *results: Any, **named: Any) -> None:
+    def returns(self, *results: object, **named: object) -> None:
         """Say what a call of the graph returns: one value, several as a tuple, or a dict of those given by name.
 
         One of the results may be a nested tuple, list or dict of values.
@@ -180,7 +180,7 @@ class Graph:
         self._graph.returned = mapped(whole, lambda value: self._number_of(value, span))
         self._graph.return_span = span
 
-    def dispatch(self, function: Any, named: dict[str, Any], out: Any) -> Any:
+    def dispatch(self, function: object, named: dict[str, Any], out: object) -> Any:
         """Record a call of a `JitFunction` with arguments by parameter name; return its result as `Value`s."""
         span = span_of(settings.users_frame())
         self._check_open(span)

@@ -168,7 +168,12 @@ class JitFunction:
         return interpreted.over(self.options)
 
     def compile(
-        self, *arguments: Any, target: Any = _UNSET, pipeline: Any = _UNSET, schedule: Any = _UNSET, **keywords: Any
+        self,
+        *arguments: object,
+        target: Any = _UNSET,
+        pipeline: Any = _UNSET,
+        schedule: Any = _UNSET,
+        **keywords: object,
     ) -> Kernel:
         """Return the kernel for these arguments: real ones, or abstract `Tensor`s that need no memory.
 
@@ -185,7 +190,7 @@ class JitFunction:
             hide_frames(error)
             raise
 
-    def compile_with(self, arguments: tuple[Any, ...], keywords: Mapping[str, Any], options: Options) -> Kernel:
+    def compile_with(self, arguments: tuple[object, ...], keywords: Mapping[str, object], options: Options) -> Kernel:
         """Do what `compile` does, with options that are apart from the function's keyword arguments."""
         named = self.signature.bind(arguments, dict(keywords), abstract=True)
         named = dict(zip(named, _without_dlpack(tuple(named.values())), strict=True))
@@ -200,11 +205,11 @@ class JitFunction:
             del self._held[next(iter(self._held))]
         return kernel
 
-    def get_tir(self, *arguments: Any, **keywords: Any) -> str:
+    def get_tir(self, *arguments: object, **keywords: object) -> str:
         """Return the scheduled TIR of the kernel that `compile` gives for these arguments."""
         return self.compile(*arguments, **keywords).get_tir()
 
-    def get_source(self, *arguments: Any, **keywords: Any) -> str:
+    def get_source(self, *arguments: object, **keywords: object) -> str:
         """Return the generated code of the kernel that `compile` gives for these arguments: CUDA, or LLVM IR."""
         return self.compile(*arguments, **keywords).get_source()
 
@@ -227,7 +232,7 @@ class JitFunction:
     @public
     def par_compile(
         self,
-        configs: Iterable[Any],
+        configs: Iterable[object],
         *,
         executor: Executor | None = None,
         workers: int | None = None,
@@ -248,7 +253,7 @@ class JitFunction:
         means, parameters = Means(executor, workers, timeout, progress), self.signature.parameters
         return compile_all([self.job(*arguments_of(config, parameters)) for config in configs], means)
 
-    def job(self, arguments: tuple[Any, ...], keywords: dict[str, Any], options: Options) -> Job | KernelError:
+    def job(self, arguments: tuple[object, ...], keywords: dict[str, Any], options: Options) -> Job | KernelError:
         """Return what `compile_all` compiles for these arguments, or the error that they are."""
         from mlirtri.kernels.parallel import Job  # as above
 
@@ -289,7 +294,7 @@ def _graph_of(arguments: tuple[Any, ...]) -> Any:
 
 @public
 def jit(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     *,
     target: str | None = None,
     pipeline: str | Pipeline | None = None,

@@ -250,7 +250,7 @@ class Kernel:
             hide_frames(error)
             raise
 
-    def ordered(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+    def ordered(self, arguments: Sequence[object], keywords: Mapping[str, object]) -> tuple[Any, ...]:
         """Return the arguments of a call in the order of the parameters; raises `ArgumentMismatchError`."""
         names = [parameter.name for parameter in self.interface.parameters]
         values = dict(zip(names, arguments, strict=False))
@@ -282,7 +282,7 @@ class Kernel:
         write_page(Trace(title, tuple(kernel.traced() for kernel in kernels)), Path(path))
         return Path(path)
 
-    def traced(self, launches: Sequence[Any] = ()) -> TracedKernel:
+    def traced(self, launches: Sequence[object] = ()) -> TracedKernel:
         """Return what a page shows of this kernel, with the costs of its launches.
 
         Compiles once more where the texts after passes were not kept.

@@ -61,7 +61,7 @@ class Entry:
     def is_current(self) -> bool:
         return all(capture.is_current() for capture in self.captures)
 
-    def call(self, arguments: tuple[Any, ...], out: Any) -> Any:
+    def call(self, arguments: tuple[object, ...], out: object) -> Any:
         """Run on the bound arguments."""
         self.used = tick()
         if self.takes_all and len(arguments) == len(self.runtime):
@@ -97,14 +97,14 @@ class Lookup:
         self.finders: dict[Any, tuple[Callable[..., Any], Callable[..., Any]]] = {}
         """By classes of arguments: what finds and runs a kernel, or returns `UNKNOWN`; and what remembers a key."""
 
-    def run_named(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def run_named(self, arguments: tuple[object, ...], keywords: dict[str, Any]) -> Any:
         """Return the result of a call with keywords whose key is known, else `UNKNOWN`."""
         values = (*arguments, *keywords.values())
         finder = self.finders.get((tuple(map(type, values)), tuple(keywords)))
         return UNKNOWN if finder is None else finder[0](*values)
 
     def remember(
-        self, signature: Signature, arguments: tuple[Any, ...], keywords: dict[str, Any], entry: Entry
+        self, signature: Signature, arguments: tuple[object, ...], keywords: dict[str, Any], entry: Entry
     ) -> None:
         """Remember the entry of a call that was bound to the signature without an error."""
         values = (*arguments, *keywords.values())

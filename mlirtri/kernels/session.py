@@ -91,7 +91,10 @@ class Elaborated:
 
 
 def compile_function(
-    function: Callable[..., Any], specialization: Specialization, options: Options, cache: MutableMapping[Any, Kernel]
+    function: Callable[..., object],
+    specialization: Specialization,
+    options: Options,
+    cache: MutableMapping[Any, Kernel],
 ) -> Compiled:
     """Return the kernel of a function for a specialization; raises the `KernelError` of the stage that refuses."""
     elaborated = elaborate(function, specialization, options)
@@ -121,7 +124,7 @@ def _whole(elaborated: Elaborated) -> Compilation:
     return Compilation(front.context, {**front.records, **later.records}, later.ir)
 
 
-def elaborate(function: Callable[..., Any], specialization: Specialization, options: Options) -> Elaborated:
+def elaborate(function: Callable[..., object], specialization: Specialization, options: Options) -> Elaborated:
     """Return a compilation up to stage `tri`; raises the `KernelError` of the front end."""
     symbol = symbol_of(function)
     source = KernelSource(function, symbol, specialization)
@@ -212,7 +215,7 @@ def resume(
     pipeline: str | Pipeline | None = None,
     schedule: str | None = None,
     print_ir: bool | tuple[str, ...] | None = None,
-    params: Mapping[str, Any] | None = None,
+    params: Mapping[str, object] | None = None,
 ) -> Kernel:
     """Return a kernel compiled from the text of a stage: a dumped (perhaps edited) file, or any MLIR or TVMScript.
 

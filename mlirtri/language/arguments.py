@@ -53,7 +53,7 @@ def is_dlpack(value: object) -> bool:
     return hasattr(type(value), "__dlpack__") and not is_torch(value) and not is_array(value)
 
 
-def parameter_of(name: str, value: Any, annotation: Any) -> TensorParameter | ConstantParameter:
+def parameter_of(name: str, value: object, annotation: object) -> TensorParameter | ConstantParameter:
     """Return the parameter for this argument; raises `KernelTypeError` if it cannot be one.
 
     A number of NumPy's with another dtype than its annotation is taken as Python's number of that value.
@@ -109,7 +109,7 @@ def _pointer(name: str, value: Any) -> TensorParameter:
     return TensorParameter(name, TensorType((size,), dtype), is_memory=True)
 
 
-def strides_of(value: Any, annotated: tuple[Any, ...] | None) -> tuple[int | None, ...] | None:
+def strides_of(value: object, annotated: tuple[Any, ...] | None) -> tuple[int | None, ...] | None:
     """Return the strides of an argument, None for those of run time; raises `KernelTypeError` for one that is not so.
 
     None for an argument that is annotated to be row-major.
@@ -143,7 +143,7 @@ def row_major(shape: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def in_elements(value: Any) -> tuple[int, ...]:
+def in_elements(value: object) -> tuple[int, ...]:
     """Return the strides of an array or tensor in elements; raises `KernelTypeError` for those between elements."""
     if is_torch(value):
         return tuple(value.stride())
@@ -170,7 +170,7 @@ def _inexact_types(dtype: DType) -> tuple[type, ...]:
     return (float, complex) if dtype.is_complex else (float,) if dtype.is_float else ()
 
 
-def constant_of(value: Any) -> Any:
+def constant_of(value: object) -> Any:
     """Return a hashable compile-time value: lists become `ListConstant`s, dtypes of any library `DType`s."""
     if isinstance(value, (*NUMBERS, str, type(None))):
         return value
@@ -196,7 +196,7 @@ def constant_of(value: Any) -> Any:
     )
 
 
-def tensor_type(value: Any) -> TensorType:
+def tensor_type(value: object) -> TensorType:
     """Return the type of a torch tensor, an array or an abstract tensor; raises `KernelTypeError` for other dtypes."""
     if isinstance(value, Tensor):
         if value.type is None:
@@ -210,7 +210,7 @@ def tensor_type(value: Any) -> TensorType:
     return TensorType(tuple(value.shape), dtype)
 
 
-def shown_type(value: Any) -> str:
+def shown_type(value: object) -> str:
     """Return dtype and shape of a tensor or array as text, supported or not: ``float32[2, 3]``."""
     return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, value.shape))}]"
 

@@ -38,7 +38,7 @@ def is_container(value: object) -> bool:
     return isinstance(value, (tuple, list)) and any(is_tensor(part) or is_container(part) for part in value)
 
 
-def leaves(values: Sequence[Any]) -> Iterator[Any]:
+def leaves(values: Sequence[object]) -> Iterator[Any]:
     """Yield the arguments, and in place of containers their elements, in order."""
     for value in values:
         if is_container(value):
@@ -47,7 +47,7 @@ def leaves(values: Sequence[Any]) -> Iterator[Any]:
             yield value
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def mapped(value: object, change: Callable[[Any], Any]) -> Any:
     """Return an argument with `change` of it, or of each element of a container."""
     if not is_container(value):
         return change(value)
@@ -57,7 +57,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return type(value)(*parts) if hasattr(value, "_fields") else _class_of(value)(parts)
 
 
-def run_time_leaves(values: Sequence[Any]) -> tuple[Any, ...]:
+def run_time_leaves(values: Sequence[object]) -> tuple[Any, ...]:
     """Return what of these arguments exists at run time where no annotation says otherwise: tensors and floats."""
     return tuple(leaf for leaf in leaves(values) if is_tensor(leaf) or type(leaf) in RUN_TIME)
 
@@ -94,7 +94,7 @@ def _class_of(value: Any) -> type:
     return type(value) if hasattr(value, "_fields") else next(k for k in (dict, list, tuple) if isinstance(value, k))
 
 
-def container_key(value: Any, key_of: Callable[[Any], Any]) -> Any:
+def container_key(value: object, key_of: Callable[[Any], Any]) -> Any:
     """Return the part of a container that a compilation depends on, by the key of each element."""
     keys = tuple([(type(key), key) for key in value]) if isinstance(value, dict) else ()
     return _class_of(value), keys, tuple([key_of(part) for part in parts_of(value)])

@@ -82,7 +82,7 @@ def unified(shapes: Iterable[Iterable[Any]]) -> dict[Symbol, Size]:
     return replaced
 
 
-def substituted(size: Any, replaced: Mapping[Symbol, Size]) -> Any:
+def substituted(size: object, replaced: Mapping[Symbol, Size]) -> Any:
     """Return a size with some of its symbols replaced; what is no run-time size as it is."""
     if not isinstance(size, Size):
         return size
@@ -92,7 +92,7 @@ def substituted(size: Any, replaced: Mapping[Symbol, Size]) -> Any:
     return result
 
 
-def written(size: Any) -> str:
+def written(size: object) -> str:
     """Return what an annotation says of a size: ``int`` for one of compile time, ``mt.dyn["K"] * 2``."""
     if not isinstance(size, Size):
         return "int"
@@ -102,7 +102,7 @@ def written(size: Any) -> str:
     )
 
 
-def names_in(size: Any) -> set[str]:
+def names_in(size: object) -> set[str]:
     """Return the names that a size is written with."""
     terms = size.terms if isinstance(size, Size) else ()
     return {str(_key(symbol)[1]) for symbol, _ in terms}

@@ -87,7 +87,7 @@ class Macro:
 
 
 @public
-def macro(function: Callable[..., Any]) -> Macro:
+def macro(function: Callable[..., object]) -> Macro:
     """Make a macro of a Python function: kernels inline its body. Parameters annotated `Ref` are the caller's."""
     return Macro(function)
 
@@ -105,7 +105,7 @@ def static_range(*bounds: int) -> range:
 static_range.__mlirtri_name__ = "mlirtri.static_range"  # type: ignore[attr-defined]
 
 
-def static(value: Any) -> Any:
+def static(value: object) -> Any:
     """Return the value; in a kernel it has to be known at compile time, and a loop over it is unrolled."""
     return value
 
@@ -141,7 +141,7 @@ def ndrange(*bounds: int | tuple[int, int]) -> Iterator[tuple[int, ...]] | range
 ndrange.__mlirtri_name__ = "mlirtri.ndrange"  # type: ignore[attr-defined]
 
 
-def device_print(*values: Any) -> None:
+def device_print(*values: object) -> None:
     """Print the values; in a kernel after the call if it was compiled with ``debug``, else never."""
     print(*values)
 

@@ -148,7 +148,7 @@ class Signature:
         ]
         return makers if any(make is not key_of for make in makers) else None
 
-    def bind(self, arguments: tuple[Any, ...], keywords: dict[str, Any], abstract: bool = False) -> dict[str, Any]:
+    def bind(self, arguments: tuple[object, ...], keywords: dict[str, Any], abstract: bool = False) -> dict[str, Any]:
         """Return arguments by parameter name, with defaults; with `abstract` fully annotated tensors may be omitted."""
         if abstract:
             keywords = dict(keywords)
@@ -195,7 +195,7 @@ class Signature:
         return [program.misfit(condition, values, names) for condition in program.violated(values)]
 
 
-def key_of(argument: Any) -> Any:
+def key_of(argument: object) -> Any:
     """Return the part of an argument that a compilation depends on; computed at every call, so cheap."""
     if is_torch(argument):
         return argument.shape, argument.dtype
@@ -205,7 +205,7 @@ def key_of(argument: Any) -> Any:
     return kind if kind in RUN_TIME else _constant_key(argument)
 
 
-def stand_in(value: Any, semantics: str) -> Any:
+def stand_in(value: object, semantics: str) -> Any:
     """Return, for an abstract tensor, an array or a torch tensor of its type without memory; other values as they are.
 
     So is a tensor of which a size is known at run time only. The elements of containers are treated alike.
@@ -296,7 +296,7 @@ def _key_of_sizes(sizes: tuple[Any, ...]) -> Callable[[Any], Any]:
     return key
 
 
-def span_of_annotation(function: Callable[..., Any], parameter: str) -> Span | None:
+def span_of_annotation(function: Callable[..., object], parameter: str) -> Span | None:
     """Return the position of a parameter's annotation; None where the source cannot be read."""
     try:
         lines, first = inspect.getsourcelines(function)

@@ -14,7 +14,6 @@ import urllib.request
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
@@ -82,7 +81,7 @@ def new_server() -> KernelServer:
     return server
 
 
-def publish(server: KernelServer, parameters: Any) -> None:
+def publish(server: KernelServer, parameters: object) -> None:
     """Send the diagnostics of a document that was opened or changed."""
     _publish(server, parameters.text_document.uri)
 

@@ -114,7 +114,7 @@ class AutotunedFunction:
             hide_frames(error)
             raise
 
-    def compile(self, *arguments: Any, **keywords: Any) -> Kernel:
+    def compile(self, *arguments: object, **keywords: object) -> Kernel:
         """Return the kernel of the fastest configuration for these arguments; random data replaces abstract ones."""
         try:
             named, _ = self._named(arguments, keywords)
@@ -294,7 +294,7 @@ def autotune(
     configs: Sequence[Config],
     key: Sequence[str] | None = None,
     *,
-    prune_configs_by: Mapping[str, Any] | None = None,
+    prune_configs_by: Mapping[str, object] | None = None,
     reset_to_zero: Sequence[str] = (),
     restore_value: Sequence[str] = (),
     do_bench: Bench | None = None,

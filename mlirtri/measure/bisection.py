@@ -46,7 +46,7 @@ class FirstDifference:
 
 
 def bisected(
-    contenders: Sequence[Any], subject: Any, expected: list[np.ndarray] | None, names: Sequence[str]
+    contenders: Sequence[object], subject: object, expected: list[np.ndarray] | None, names: Sequence[str]
 ) -> list[str]:
     """Return a sentence for each contender with wrong elements."""
     if expected is None:

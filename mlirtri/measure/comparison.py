@@ -78,9 +78,9 @@ class Extras:
 
 @public
 def compare(
-    f: Any,
-    *arguments: Any,
-    pipelines: Sequence[Any] = COMPARED_PIPELINES,
+    f: object,
+    *arguments: object,
+    pipelines: Sequence[object] = COMPARED_PIPELINES,
     target: Several = None,
     schedule: Several = None,
     variants: Mapping[str, Mapping[str, Any]] | None = None,
@@ -89,7 +89,7 @@ def compare(
     profile: bool = False,
     why: bool = False,
     bisect: bool = False,
-    **keywords: Any,
+    **keywords: object,
 ) -> Any:
     """Compile `f` by each pipeline, for each target, schedule and variant, and run the kernels on the arguments.
 
@@ -191,7 +191,7 @@ def _needs_openmp(contender: Contender) -> bool:
         return contender.kernel.target.kind == "cpu" and host_threads() > 1
 
 
-def shown_arguments(named: Mapping[str, Any]) -> tuple[str, ...]:
+def shown_arguments(named: Mapping[str, object]) -> tuple[str, ...]:
     """Return each argument with its type, or its value where it has none."""
     return tuple(f"{name}: {_argument(value)}" for name, value in named.items())
 

@@ -20,7 +20,7 @@ Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 """A compiler of Python functions, such as ``numba.njit``."""
 
 
-def plain(function: Callable[..., Any], wrap: Wrapper | None = None) -> Callable[..., Any]:
+def plain(function: Callable[..., object], wrap: Wrapper | None = None) -> Callable[..., Any]:
     """Return the function, with every kernel that it can reach by name replaced by its plain function.
 
     Those are given to `wrap`, for compilers that compile what a function calls only where they are told to.
@@ -57,12 +57,12 @@ class _Plain:
         return function if self.wrap is None else self.wrap(function)
 
 
-def as_plain(f: JitFunction, named: Mapping[str, Any]) -> Callable[[], Any]:
+def as_plain(f: JitFunction, named: Mapping[str, object]) -> Callable[[], Any]:
     """Return a call of the plain function on these arguments, which it may write."""
     return plain_call(f, named)
 
 
-def plain_call(f: JitFunction, named: Mapping[str, Any], wrap: Wrapper | None = None) -> Callable[[], Any]:
+def plain_call(f: JitFunction, named: Mapping[str, object], wrap: Wrapper | None = None) -> Callable[[], Any]:
     """Return a call of the plain function, compiled by `wrap` if there is one, on these arguments."""
     function = plain(f.__mlirtri_function__, wrap)
     function = function if wrap is None else wrap(function)
@@ -71,7 +71,7 @@ def plain_call(f: JitFunction, named: Mapping[str, Any], wrap: Wrapper | None = 
     return lambda: function(*arguments.values(), **by_name)
 
 
-def widened(named: Mapping[str, Any]) -> dict[str, Any]:
+def widened(named: Mapping[str, object]) -> dict[str, Any]:
     """Return copies of the arguments, floats as float64 and complex numbers as complex128."""
     return {name: _widened(value) for name, value in named.items()}
 
@@ -88,7 +88,7 @@ def _widened(value: Any) -> Any:
     return value
 
 
-def leaves(result: Any) -> list[np.ndarray]:
+def leaves(result: object) -> list[np.ndarray]:
     """Return the tensors of a nested result, in order, as arrays on the host."""
     if result is None:
         return []

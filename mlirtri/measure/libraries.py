@@ -73,7 +73,7 @@ def libraries_of(subject: Subject, names: Sequence[str] | None) -> list[Library]
     return list(dict.fromkeys([*usual, *named]))
 
 
-def call_of(library: Library, subject: Subject, values: Mapping[str, Any]) -> Call:
+def call_of(library: Library, subject: Subject, values: Mapping[str, object]) -> Call:
     """Return the library's call on these arguments; raises `KernelTypeError` where it cannot be had."""
     if not library.is_installed:
         raise KernelTypeError(

@@ -162,8 +162,8 @@ class Profiles:
 
 @public
 def profile(
-    f: Any, *arguments: Any, pipeline: Any = None, target: str | None = None, schedule: str | None = None,
-    sort: str = "time", top: int | None = None, repeat: int | None = None, check: bool = False, **keywords: Any,
+    f: object, *arguments: object, pipeline: Any = None, target: str | None = None, schedule: str | None = None,
+    sort: str = "time", top: int | None = None, repeat: int | None = None, check: bool = False, **keywords: object,
 ) -> Any:  # fmt: skip
     """Compile `f`, call it on the arguments, and return what each kernel that a call launches costs.
 

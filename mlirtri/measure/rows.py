@@ -201,7 +201,7 @@ class Comparisons:
         return page(self.comparisons)
 
 
-def strict(value: Any) -> Any:
+def strict(value: object) -> Any:
     """Return the value with infinity and NaN as strings, which strict JSON has no numbers for."""
     if isinstance(value, dict):
         return {key: strict(element) for key, element in value.items()}

@@ -104,7 +104,7 @@ class KernelSubject:
         options = column.options.over(self.function.options)
         return compile_function(self.function.__mlirtri_function__, self.specialization, options, {}).kernel
 
-    def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
+    def call_of(self, kernel: Kernel, values: Mapping[str, object]) -> Callable[[], Any]:
         """Return a call of the kernel on these values of `named`."""
         arguments = [values[parameter.name] for parameter in self.specialization.tensors]
         return lambda: kernel(*arguments)
@@ -114,7 +114,7 @@ class KernelSubject:
         """Return what to call before each call, so that it finds the subject as the first call did."""
         return ()
 
-    def plain(self, values: Mapping[str, Any]) -> Callable[[], Any]:
+    def plain(self, values: Mapping[str, object]) -> Callable[[], Any]:
         """Return a call of the plain function on these values, which it may write."""
         return as_plain(self.function, values)
 
@@ -225,7 +225,7 @@ class ProgramSubject:
             raise KernelTypeError("this program keeps values between calls, and compare calls it many times", help=help)
         return kernel
 
-    def call_of(self, kernel: Kernel, values: Mapping[str, Any]) -> Callable[[], Any]:
+    def call_of(self, kernel: Kernel, values: Mapping[str, object]) -> Callable[[], Any]:
         arguments = list(values.values())
         return lambda: kernel(*arguments)
 
@@ -235,7 +235,7 @@ Subject = KernelSubject | ProgramSubject
 
 
 def subjects_of(
-    what: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], columns: Sequence[Column]
+    what: object, arguments: tuple[object, ...], keywords: Mapping[str, object], columns: Sequence[Column]
 ) -> list[Subject]:
     """Return what `what` names, or each of a list; raises `KernelTypeError` for what cannot be compared.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mlirtri.errors import KernelError
 from mlirtri.lowering.pipelines import pipeline_for
@@ -20,8 +19,8 @@ _ROUNDS = 3
 
 
 def trace_of(
-    what: Any, arguments: Mapping[str, Any], pipelines: Sequence[Any], target: str | None, schedule: str | None,
-    runs: bool = True,
+    what: object, arguments: Mapping[str, object], pipelines: Sequence[object], target: str | None,
+    schedule: str | None, runs: bool = True,
 ) -> Trace:  # fmt: skip
     """Return the trace of what `compare` takes, by these pipelines; with `runs` kernels are costed, too.
 

@@ -89,12 +89,12 @@ class Tuning:
 @public
 def tune(
     f: JitFunction,
-    *arguments: Any,
+    *arguments: object,
     trials: int = Budget.trials,
     seconds: float = Budget.seconds,
     target: str | None = None,
     pipeline: Any = None,
-    **keywords: Any,
+    **keywords: object,
 ) -> Tuning:
     """Search for schedules of `f` for these arguments, and put what was found beside the default.
 

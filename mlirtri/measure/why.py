@@ -51,7 +51,7 @@ class Reason:
         return [f"- {share}{self.text}", *(f"  - {detail}" for detail in self.details)]
 
 
-def why_slower(contenders: Sequence[Any]) -> list[str]:
+def why_slower(contenders: Sequence[object]) -> list[str]:
     """Return sentences on the slowest kernel against the fastest; none where fewer than two ran."""
     ran = [row for row in contenders if row.runs and row.kernel is not None and row.row.rounds]
     if len(ran) < 2:

@@ -69,7 +69,7 @@ def _signless(types: Sequence[TensorType], attributes: Sequence[Mapping[str, Any
     return tuple(index for index, (of, known) in pairs if of.dtype.is_integer and DTYPE not in known)
 
 
-def from_mlir(source: str | bytes | Path | Any, *, results: Any = None) -> MlirProgram:
+def from_mlir(source: str | bytes | Path | Any, *, results: object = None) -> MlirProgram:
     """Return the program of an MLIR module on tensors: its text, bytecode, a file of either, or an `ir.Module`.
 
     A string with one line that ends in ``.mlir`` or ``.mlirbc`` is a path. Signless integers (`i8`) take arrays of

@@ -22,7 +22,7 @@ except ImportError:
     onnx = None  # type: ignore[assignment]
 
 
-def from_onnx(model: Any, *, values: Mapping[str, Any] | None = None) -> Program:
+def from_onnx(model: object, *, values: Mapping[str, object] | None = None) -> Program:
     """Return the program of an `onnx.ModelProto`, its bytes, or a file with its external data beside it.
 
     Its function is called like the model's graph; its weights (initializers) are `program.params`, by name. Inputs come

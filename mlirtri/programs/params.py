@@ -43,7 +43,7 @@ class Params(MutableMapping[str, Any]):
         # One step, where `+= 1` of two threads may count once: a kernel of the first one's tensors would stay current.
         self.version = next(self._versions)
 
-    def adopt(self, name: str, value: Any) -> None:
+    def adopt(self, name: str, value: object) -> None:
         """Add a state that compilation created, unless the name exists already."""
         self._tensors.setdefault(name, value)
 
@@ -71,7 +71,7 @@ def why_not_held(value: object) -> str | None:
     return None
 
 
-def type_of_tensor(value: Any) -> TensorType | None:
+def type_of_tensor(value: object) -> TensorType | None:
     """Return the type of an array or tensor; None for anything else."""
     shape, dtype = getattr(value, "shape", None), find_stored(getattr(value, "dtype", None))
     return None if shape is None or dtype is None else TensorType(tuple(shape), dtype)

@@ -93,7 +93,7 @@ class Report:
         return "\n".join(lines)
 
 
-def report_on(program: Any, entry: str | None, pipeline: str | None, target: str | Target | None) -> Report:
+def report_on(program: object, entry: str | None, pipeline: str | None, target: str | Target | None) -> Report:
     """Return the report on the function `entry` for a pipeline, or for the three; raises `KernelError`."""
     names = tuple(filter(_with_way_to(target), COMPARED_PIPELINES)) if pipeline is None else (pipeline,)
     if unknown := [name for name in names if name not in LAST_REFUSALS]:

@@ -49,7 +49,7 @@ class SignlessKernel(Kernel):
 
         return call
 
-    def with_results(self, dtypes: Any) -> SignlessKernel:
+    def with_results(self, dtypes: object) -> SignlessKernel:
         """Return the kernel with these dtypes of results, in order; None leaves a result as it is.
 
         Raises `KernelTypeError` for others than integers of the width.

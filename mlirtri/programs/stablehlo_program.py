@@ -32,7 +32,7 @@ def from_stablehlo(source: str | bytes | Path) -> Program:
         raise
 
 
-def from_jax(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Program:
+def from_jax(function: Callable[..., object], *arguments: object, **keywords: object) -> Program:
     """Return the program of `function` as JAX lowers it for these arguments, arrays or `jax.ShapeDtypeStruct`.
 
     `function` may be jitted, or the result of `jax.jit(f).lower(…)`, without arguments then. The program takes the

@@ -139,7 +139,7 @@ def load_graph(spec: str) -> Graph | None:
     return graphs[0] if len(graphs) == 1 and not _kernels(import_file(Path(file)), Path(file)) else None
 
 
-def arguments_of_each(subjects: Sequence[Any], arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+def arguments_of_each(subjects: Sequence[object], arguments: Mapping[str, object]) -> list[dict[str, Any]]:
     """Return each kernel's part of shared arguments: ``KERNEL.NAME`` is one kernel's, ``NAME`` is of all that have it.
 
     What is no kernel takes all without a kernel's name. A single kernel takes them, too, so that `checked_arguments`

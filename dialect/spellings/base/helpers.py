@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.promotion.dtype_rules import default_dtype
@@ -45,14 +44,14 @@ def require_rank(b: Builder, name: str, x: Value, ranks: Sequence[int]) -> None:
         b.fail(f"{name} has rank {allowed}, not {rank_of(b, x)}", help=f"it is {b.type_of(x)}")
 
 
-def sizes(values: Sequence[Any]) -> tuple[Any, ...]:
+def sizes(values: Sequence[Argument]) -> tuple[Argument, ...]:
     """Return the values of `f(2, 3)` and of `f((2, 3))`, which take either form."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         return tuple(values[0])
     return values if isinstance(values, tuple) else tuple(values)
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> bool:
     """Return whether a value is a compile-time int (Python's or NumPy's) and not a bool."""
     return hasattr(type(value), "__index__") and not isinstance(value, bool)
 
@@ -65,7 +64,7 @@ def counts_in_integers(b: Builder, *bounds: Value) -> bool:
     )
 
 
-def as_tuple(value: Any) -> tuple[Any, ...]:
+def as_tuple(value: Argument) -> tuple[Argument, ...]:
     """Return a tuple or list as a tuple, any other value as a tuple of one."""
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 

@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.tensor_type import TensorType
@@ -25,6 +25,11 @@ Value: TypeAlias = Any
 """A value of a kernel: the builder's tensor or run-time scalar, a Python number, or a tuple or list of values."""
 Argument: TypeAlias = Any
 """An argument such as an axis, a shape or a mode, as the kernel gives it: a spelling refuses what its library does."""
+
+
+Function: TypeAlias = "Callable[..., Any]"
+"""A spelling: from the builder and the library function's arguments to its result."""
+F = TypeVar("F", bound=Function)
 
 
 class Builder(Protocol):
@@ -89,7 +94,7 @@ class Unsupported:
         return value is self.default or (type(value) is type(self.default) and value == self.default)
 
 
-def unsupported(default: Any = None) -> Any:
+def unsupported(default: Argument = None) -> Argument:
     """Mark a parameter as not supported; `default` is the library's."""
     return Unsupported(default)
 
@@ -181,20 +186,16 @@ REFUSED: Registry[str, tuple[str, str | None]] = Registry("refusal")
 SPELLINGS: Registry[str, Spelling] = Registry("spelling")
 
 
-def register(
-    names: str, function: Callable[..., Any], ops: str, *, attribute: bool = False, writes: bool = False
-) -> None:
+def register(names: str, function: Function, ops: str, *, attribute: bool = False, writes: bool = False) -> None:
     """Register a spelling under each of `names`, which must be new; `names` and `ops` are separated by spaces."""
     for name in names.split():
         SPELLINGS.add(name, Spelling(name, function, tuple(ops.split()), attribute, writes))
 
 
-def spelling(
-    names: str, ops: str, *, attribute: bool = False, writes: bool = False
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def spelling(names: str, ops: str, *, attribute: bool = False, writes: bool = False) -> Callable[[F], F]:
     """Return the decorator form of `register`."""
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: F) -> F:
         register(names, function, ops, attribute=attribute, writes=writes)
         return function
 

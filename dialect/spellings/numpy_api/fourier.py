@@ -64,7 +64,7 @@ def scale_of(b: Builder, norm: Argument, points: int, sign: int) -> float:
     return 1 / points if sign == scaled_sign else 1.0
 
 
-def swapped_norm(norm: Any) -> Any:
+def swapped_norm(norm: str | None) -> str | None:
     """Return the norm with which a Hermitian transform is computed by one in the other direction."""
     return {None: "forward", "backward": "forward", "forward": "backward"}.get(norm, norm)
 
@@ -139,7 +139,7 @@ def inverse(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, no
     return complex_transform(b, name, x, sizes, axes, norm, INVERSE)
 
 
-def lengths(n: Any) -> tuple[Any, ...] | None:
+def lengths(n: Argument) -> tuple[Argument] | None:
     """Return the lengths of the one axis of `fft(x, n)`."""
     return None if n is None else (n,)
 

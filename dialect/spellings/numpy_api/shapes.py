@@ -7,7 +7,6 @@ table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy
 
@@ -185,7 +184,7 @@ def _(b, array, pad_width, mode="constant", *, constant_values=0, reflect_type=u
     return array
 
 
-def padded_indices(size: int, low: int, high: int, mode: Any) -> list[int]:
+def padded_indices(size: int, low: int, high: int, mode: Argument) -> list[int]:
     """Return the index of the element at each position of a padded axis, by a mode of `numpy.pad`."""
     return numpy.pad(numpy.arange(size), (low, high), mode).tolist()
 

@@ -21,6 +21,7 @@ from mlirtri.errors import KernelTypeError
 from mlirtri.lowering.core.interface import (
     ConstantParameter,
     Interface,
+    ResultTree,
     TensorParameter,
     python_value,
     value_of_parameter,
@@ -77,7 +78,7 @@ class GraphModule:
             value = argument_value(self._block.arguments[position], type_, argument.parameter, position)
             self.values[argument.number] = with_linear_form(builder, value, argument.parameter.name)
 
-    def add(self, dispatch: Dispatch) -> Any:
+    def add(self, dispatch: Dispatch) -> ResultTree:
         """Inline a call; return its result with a `ValueNumber` for each tensor. Raises the kernel's `KernelError`."""
         builder = self._builder
         self._set_options(dispatch)

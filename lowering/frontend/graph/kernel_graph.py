@@ -15,6 +15,7 @@ from mlirtri.errors import KernelTypeError, Span
 from mlirtri.lowering.core.interface import (
     ConstantParameter,
     Parameter,
+    ResultTree,
     TensorParameter,
     flat_parameters,
     like,
@@ -97,7 +98,7 @@ def lower(graph: KernelGraph, context: CompileContext) -> KernelGraph:
     return graph
 
 
-def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
+def mapped(tree: ResultTree, change: Callable[[ResultTree], ResultTree]) -> ResultTree:
     """Return a tree of results with `change` of each of its leaves; None stays."""
     if tree is None:
         return None

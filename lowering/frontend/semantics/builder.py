@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial, reduce
 from math import inf
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.base.registry import Registry
@@ -28,11 +28,12 @@ from mlirtri.lowering.frontend.semantics.dynamic_sizes import IndexArithmetic, a
 from mlirtri.lowering.frontend.semantics.index_checks import CountedLoop, check_indices
 from mlirtri.lowering.frontend.semantics.storage import Memory, Storage
 
+F = TypeVar("F", bound="Callable[..., Any]")
 NUMBERS = (bool, int, float, complex)
 LANGUAGE: Registry[str, Callable[..., Any]] = Registry("language function")
 
 
-def language(function: Callable[..., Any]) -> Callable[..., Any]:
+def language(function: F) -> F:
     """Register ``name(builder, …)`` as the implementation of a table op that is not plainly elementwise."""
     LANGUAGE.add(function.__name__, function)
     return function

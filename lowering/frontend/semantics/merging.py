@@ -131,7 +131,7 @@ def same(x: object, y: object) -> bool:
     return x is y or (type(x) is type(y) and not isinstance(x, (float, complex)) and bool(x == y))
 
 
-def holders(names: Mapping[str, Any], identity: Identity) -> list[str]:
+def holders(names: Mapping[str, KernelValue], identity: Identity) -> list[str]:
     """Return the names whose values hold a list or dict."""
     return [name for name, value in names.items() if identity in identities(value)]
 

@@ -25,7 +25,7 @@ _MAX_RANK = 6
 
 
 def match_buffer(
-    b: Language, memory: KernelValue, shape: KernelValue, dtype: object = None, strides: Any = None
+    b: Language, memory: KernelValue, shape: KernelValue, dtype: object = None, strides: KernelValue = None
 ) -> TriValue:
     """Return the array of this shape in the memory of a pointer; strides count elements, row-major without them."""
     if not has_memory(memory) or memory.type.rank != 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.bindings.locations import span_of
@@ -77,7 +76,7 @@ def reshaped(b: Language, src: KernelValue, shape: KernelValue, dtype: object = 
 
 
 def in_shape(
-    b: Language, shape: KernelValue, dtype: object = None, data: KernelValue = None, **hints: Any
+    b: Language, shape: KernelValue, dtype: object = None, data: KernelValue = None, **hints: object
 ) -> KernelValue:
     """Return the memory of an array in another shape: ``T.Tensor((m, n), dtype, x.data)``."""
     if data is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
@@ -45,7 +44,7 @@ def cumsum(b: Language, src: TriValue, dst: TriValue | None = None, dim: int = 0
 
 def gemm(
     b: Language, A: TriValue, B: TriValue, C: TriValue, transpose_A: bool = False, transpose_B: bool = False,
-    policy: Any = None, clear_accum: bool = False, k_pack: int = 1, wg_wait: int = 0,
+    policy: object = None, clear_accum: bool = False, k_pack: int = 1, wg_wait: int = 0,
 ) -> None:  # fmt: skip
     """Add the product of two tiles to a third, in the third's dtype; hints of TileLang are accepted."""
     _refuse_two_dtypes(b, A, B)

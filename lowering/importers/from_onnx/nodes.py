@@ -86,7 +86,7 @@ def _type_of(tensor: Any) -> Any:
     return helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
 
 
-def attribute_of(node: NodeProto, name: str, default: Any) -> Any:
+def attribute_of(node: NodeProto, name: str, default: object) -> Any:
     """Return the value of an attribute, or `default`."""
     return next(
         (helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name == name), default
@@ -130,7 +130,7 @@ class Nodes:
         self.nodes.append(helper.make_node(operator, list(inputs), names, name=label, **attributes))
         return names
 
-    def constant(self, value: Any, part: str = "constant") -> str:
+    def constant(self, value: object, part: str = "constant") -> str:
         name = self.label(part)
         self.nodes.append(constant(name, np.asarray(value)))
         return name

@@ -41,9 +41,9 @@ REPLACED_FUNCTIONS: dict[Any, Callable[..., Any]] = {
 
 def backend(
     graph: torch.fx.GraphModule,
-    inputs: Sequence[Any],
+    inputs: Sequence[object],
     *,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
     mode: str | None = None,
 ) -> Any:
     """Compile a graph of Dynamo's; `options` are `target`, `pipeline` and `schedule`, as `Program.compile` takes them.
@@ -66,7 +66,7 @@ def backend(
 
 
 def compiled(
-    graph: torch.fx.GraphModule, inputs: Sequence[Any], *, name: str, options: Mapping[str, Any]
+    graph: torch.fx.GraphModule, inputs: Sequence[object], *, name: str, options: Mapping[str, object]
 ) -> Callable[[list[Any]], list[Any]]:
     """Return what AOTAutograd calls in place of a functional graph of ATen operators."""
     from functorch.compile import make_boxed_func

@@ -27,7 +27,7 @@ class ArgumentLeaf:
     is_complex32: bool = False
     """Whether it is a tensor of complex32, which the function takes as complex64."""
 
-    def converted(self, name: str, leaf: Any) -> Any:
+    def converted(self, name: str, leaf: object) -> Any:
         """Return what the function `name` takes for this leaf; raises `ArgumentMismatchError`."""
         if not self.is_complex32:
             return leaf
@@ -56,7 +56,7 @@ class Sizes:
     ranges: Mapping[Any, tuple[float, float]] = field(default_factory=dict)
     """Smallest and largest value of a symbol."""
 
-    def check(self, name: str, inputs: Sequence[ArgumentLeaf], leaves: Sequence[Any]) -> None:
+    def check(self, name: str, inputs: Sequence[ArgumentLeaf], leaves: Sequence[object]) -> None:
         """Raise `ArgumentMismatchError` for sizes that the exported program does not support."""
         sizes: dict[Any, int] = {}
         for position, axis, expression in self.expressions:
@@ -128,7 +128,7 @@ class Calling:
     draws: tuple[Draw, ...] = ()
     """Random tensors, which the function takes after the arguments."""
 
-    def flattened(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    def flattened(self, name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> list[Any]:
         """Return the leaves of the arguments; raises `ArgumentMismatchError`."""
         leaves, structure = pytree.tree_flatten((tuple(args), self._ordered(kwargs)))
         if structure != self.arguments:

@@ -120,7 +120,7 @@ class Recorder:
             callback_handler.register_start_callback(self._begin)
             callback_handler.register_end_callback(self._end)
 
-    def compiled(self, name: str, graph: torch.fx.GraphModule, compile_graph: Callable[[], Any]) -> Any:
+    def compiled(self, name: str, graph: torch.fx.GraphModule, compile_graph: Callable[[], object]) -> Any:
         """Return what `compile_graph` gives of a graph, and note the graph; a `KernelError` is noted, too."""
         self._graphs_in_frame += 1
         operators = [node for node in graph.graph.nodes if node.op == "call_function"]

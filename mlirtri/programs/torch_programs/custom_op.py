@@ -37,7 +37,7 @@ _TYPES = {bool: "bool", int: "int", float: "float", complex: "complex", str: "st
 
 @public
 def torch_op(
-    name: str, kernel: Any = None, *, backward: Any = None, writes: Sequence[str] = (), results: int | None = None
+    name: str, kernel: object = None, *, backward: object = None, writes: Sequence[str] = (), results: int | None = None
 ) -> Any:
     """Register a kernel as the operator `name`, ``"namespace::name"``, and return it; without `kernel`, a decorator.
 
@@ -343,7 +343,7 @@ def _in_symbols(interface: Interface, bound: Mapping[str, Any]) -> list[tuple[tu
     ]
 
 
-def result_leaves(tree: Any) -> list[Any]:
+def result_leaves(tree: object) -> list[Any]:
     """Return the leaves of a result in order, without None."""
     if isinstance(tree, (tuple, list, dict)):
         return [leaf for part in parts_of(tree) for leaf in result_leaves(part)]

@@ -38,7 +38,7 @@ class DynamicKernel:
 
 
 def dynamic_kernel(
-    graph: torch.fx.GraphModule, name: str, options: Mapping[str, Any], arguments: Sequence[Any]
+    graph: torch.fx.GraphModule, name: str, options: Mapping[str, object], arguments: Sequence[object]
 ) -> DynamicKernel:
     """Return the kernel of a graph for all sizes, traced with these arguments; raises `NotForAllSizes`."""
     placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]

@@ -17,7 +17,7 @@ from mlirtri.programs.torch_programs.custom_op import OPERATORS
 from mlirtri.programs.torch_programs.traced_functions import TracedFunction
 
 
-def compiled_in_parts(graph: torch.fx.GraphModule, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+def compiled_in_parts(graph: torch.fx.GraphModule, name: str, options: Mapping[str, object]) -> Callable[..., Any]:
     """Return a function of the graph's arguments; what surrounds kernels is compiled."""
     if not any(_calls_kernel(node) for node in graph.graph.nodes):
         return TracedFunction(graph, name, options)

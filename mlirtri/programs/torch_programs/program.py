@@ -43,10 +43,10 @@ from mlirtri.programs.torch_programs.torch_kernel import TorchKernel
 
 def from_torch(
     module: Any,
-    args: Any = (),
-    kwargs: Mapping[str, Any] | None = None,
+    args: object = (),
+    kwargs: Mapping[str, object] | None = None,
     *,
-    dynamic_shapes: Any = None,
+    dynamic_shapes: object = None,
     strict: bool = False,
 ) -> TorchProgram:
     """Return the program of a `torch.nn.Module` called with `args` and `kwargs`, of an `ExportedProgram` or its file.

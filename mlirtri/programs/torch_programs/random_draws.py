@@ -52,7 +52,7 @@ class Draw:
         if self.operator not in DRAWING:
             raise ValueError(f"{self.operator} draws no random tensor")
 
-    def tensor(self, leaves: Sequence[Any]) -> torch.Tensor:
+    def tensor(self, leaves: Sequence[object]) -> torch.Tensor:
         """Return a new random tensor for a call with these arguments; advances torch's generator."""
         options = {name: _value(term, leaves) for name, term in self.options.items()}
         with torch.no_grad():

@@ -19,7 +19,7 @@ SAME_NAMES = """
 """Operators whose name and arguments are those of the operator on one tensor."""
 
 
-def over_lists(operator: Callable[..., Any]) -> Callable[..., list[Any]]:
+def over_lists(operator: Callable[..., object]) -> Callable[..., list[Any]]:
     """Return the rule that calls `operator` on each element of the list arguments."""
 
     def apply(*arguments: Any, **options: Any) -> list[Any]:

@@ -174,7 +174,7 @@ def searchsorted(
 
 
 @decomposes(aten.searchsorted.Scalar)
-def searchsorted_scalar(boundaries: Tensor, number: Scalar, **options: Any) -> Tensor:
+def searchsorted_scalar(boundaries: Tensor, number: Scalar, **options: object) -> Tensor:
     kind = torch.result_type(boundaries, number)
     return searchsorted(boundaries, torch.full((), number, dtype=kind, device=boundaries.device), **options)
 

@@ -84,7 +84,7 @@ def assert_async(condition: Tensor, message: str = "") -> None:
 
 
 @decomposes(aten._assert_tensor_metadata.default)
-def assert_tensor_metadata(*arguments: Any, **options: Any) -> None:
+def assert_tensor_metadata(*arguments: object, **options: object) -> None:
     """Drop the assertion: for some operators torch infers another dtype than eager returns."""
 
 

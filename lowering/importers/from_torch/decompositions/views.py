@@ -65,19 +65,19 @@ def copy_strided(a: Tensor, stride: Sequence[int]) -> Tensor:
 
 
 @decomposes(aten.empty_strided.default)
-def empty_strided(size: Sequence[int], stride: Sequence[int], **options: Any) -> Tensor:
+def empty_strided(size: Sequence[int], stride: Sequence[int], **options: object) -> Tensor:
     """Return an empty tensor: strides have no meaning in MLIR."""
     return aten.empty.memory_format(size, **options)
 
 
 @decomposes(aten.new_empty_strided.default)
-def new_empty_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], **options: Any) -> Tensor:
+def new_empty_strided(x: Tensor, size: Sequence[int], stride: Sequence[int], **options: object) -> Tensor:
     """Return an empty tensor of the dtype of `x`, unless the options name another one."""
     return aten.new_empty.default(x, size, **options)
 
 
 @decomposes(aten.empty_permuted.default)
-def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **options: Any) -> Tensor:
+def empty_permuted(size: Sequence[int], physical_layout: Sequence[int], **options: object) -> Tensor:
     """Return an empty tensor: the order of axes in memory has no meaning in MLIR."""
     return aten.empty.memory_format(size, **options)
 

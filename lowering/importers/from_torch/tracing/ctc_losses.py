@@ -19,10 +19,10 @@ Tensor = torch.Tensor
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
-    input_lengths: Any,
-    target_lengths: Any,
+    input_lengths: object,
+    target_lengths: object,
     blank: int = 0,
-    reduction: Any = "mean",
+    reduction: object = "mean",
     zero_infinity: bool = False,
 ) -> Any:
     """Return `F.ctc_loss` of logarithms with axes time, batch, classes; NotImplemented for what eager refuses."""

@@ -85,7 +85,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     return input.index_select(dim, first + torch.arange(length, device=input.device))
 
 
-def tensor_split(input: Tensor, tensor_indices_or_sections: Any = None, dim: int = 0, **named: Any) -> Any:
+def tensor_split(input: Tensor, tensor_indices_or_sections: object = None, dim: int = 0, **named: object) -> Any:
     """Return `torch.tensor_split` at the elements of a tensor, as slices of run-time lengths."""
     positions = named.get("indices") if tensor_indices_or_sections is None else tensor_indices_or_sections
     if not isinstance(positions, Tensor) or type(size := input.shape[dim]) is not int:

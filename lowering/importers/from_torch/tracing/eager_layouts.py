@@ -151,7 +151,7 @@ def _concrete(tensor: Tensor) -> Tensor | None:
     return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device="meta")
 
 
-def numbers_of(sizes: Sequence[Any]) -> list[Any]:
+def numbers_of(sizes: Sequence[object]) -> list[Any]:
     """Return the sizes that the program was traced with; None for those that depend on elements."""
     return [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
 

@@ -24,7 +24,7 @@ class Quantised:
     zero_point: Any
     axis: int | None = None
 
-    def along_axis(self, numbers: Any) -> Any:
+    def along_axis(self, numbers: object) -> Any:
         """Reshape a scale or zero point to broadcast over the tensor."""
         if self.axis is None:
             return numbers
@@ -39,7 +39,7 @@ class QuantisedTensors:
     def __init__(self) -> None:
         self.by_id: dict[int, Quantised] = {}
 
-    def call(self, function: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def call(self, function: object, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Return the result of a `function` that creates or takes a quantised tensor; NotImplemented for others."""
         if function in _MAKERS:
             quantised = _MAKERS[function](*args, **kwargs)
@@ -56,7 +56,7 @@ class QuantisedTensors:
             )
         return _READERS[function](self.by_id[id(args[0])])
 
-    def refuse_results(self, results: Any) -> None:
+    def refuse_results(self, results: object) -> None:
         """Raise `UnsupportedOperationError` if the module returns a quantised tensor."""
         if any(id(leaf) in self.by_id for leaf in torch.utils._pytree.tree_leaves(results)):
             raise UnsupportedOperationError(

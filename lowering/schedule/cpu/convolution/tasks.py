@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.core.target import Target
@@ -104,7 +103,7 @@ class ChunkCopyTasks(ConvolutionTasks):
             return []
         return [self.image.filled(self.copy, batch, first, self.chunked(rows), self.lanes)]
 
-    def of_chunk(self, first: Expr, **operands: Any) -> Contraction:
+    def of_chunk(self, first: Expr, **operands: object) -> Contraction:
         """Return the contraction of the chunk that begins with row `first`, from which its rows are counted.
 
         `operands` are fields of the contraction that read the padded copy.

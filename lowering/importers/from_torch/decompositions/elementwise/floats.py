@@ -41,7 +41,7 @@ def reciprocal(x: Tensor) -> Tensor:
 
 
 @decomposes(*(getattr(aten.linspace, name) for name in aten.linspace.overloads() if not name.endswith("out")))
-def linspace(start: Operand, end: Operand, steps: int, *, dtype: torch.dtype | None = None, **rest: Any) -> Tensor:
+def linspace(start: Operand, end: Operand, steps: int, *, dtype: torch.dtype | None = None, **rest: object) -> Tensor:
     """Return ``start + step * i``, and from the middle on ``end - step * …``; eager rounds each step of halves."""
     kind = dtype or torch.get_default_dtype()
     if kind not in HALVES or steps < 2:
@@ -73,7 +73,7 @@ def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -
 
 @decomposes(aten.rrelu_with_noise_functional.default)
 def rrelu(
-    x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, _: Any = None
+    x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, _: object = None
 ) -> Results:
     """Return the leaky ReLU with the mean slope; random slopes (`training`) are left to be refused."""
     if training:
@@ -352,7 +352,7 @@ def threshold_backward(grad: Tensor, x: Tensor, threshold: Scalar) -> Tensor:
 
 
 @decomposes(torch.ops.prims.scalar_tensor.default, aten.scalar_tensor.default)
-def scalar(value: Operand, *, dtype: torch.dtype | None = None, device: Any = None, **options: Any) -> Tensor:
+def scalar(value: Operand, *, dtype: torch.dtype | None = None, device: Any = None, **options: object) -> Tensor:
     """Return a rank-0 tensor; torch's decompositions create it, torch-mlir does not lower it."""
     return torch.full((), value, dtype=dtype, device=device)
 

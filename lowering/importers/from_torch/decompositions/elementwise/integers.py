@@ -43,7 +43,7 @@ def is_in_range(number: Scalar, kind: torch.dtype) -> bool:
     return not isinstance(number, Tensor) and low <= number < 1 << (8 * kind.itemsize - 1)
 
 
-def in_int64(operator: Operator, x: Operand, y: Operand, **options: Any) -> Tensor:
+def in_int64(operator: Operator, x: Operand, y: Operand, **options: object) -> Tensor:
     """Apply the operator in int64 to operands converted to their promoted narrow dtype."""
     kind = torch.result_type(x, y)
     return operator(*(_widen(operand, kind) for operand in (x, y)), **options)
@@ -124,7 +124,7 @@ def _clamped_by_tensors(x: Tensor, low: Scalar, high: Scalar) -> Tensor:
     return result
 
 
-def with_wrapped_scalar(operator: Operator, otherwise: Callable[..., Any]) -> Callable[..., Results]:
+def with_wrapped_scalar(operator: Operator, otherwise: Callable[..., object]) -> Callable[..., Results]:
     """Return the rule that wraps an integer into a tensor, for unsigned integers and int8."""
 
     def apply(x: Operand, y: Operand, **options: Any) -> Results:
@@ -259,7 +259,7 @@ def with_promotion(operator: Operator) -> Callable[[Tensor, Tensor], Tensor]:
 
 
 @decomposes(aten.full_like.default)
-def full_like(x: Tensor, number: Scalar, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+def full_like(x: Tensor, number: Scalar, *, dtype: torch.dtype | None = None, **options: object) -> Tensor:
     """Return a tensor of unsigned integers filled with `number`, which torch-mlir does not create."""
     kind = dtype or x.dtype
     if kind not in UNSIGNED:

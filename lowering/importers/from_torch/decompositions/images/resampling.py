@@ -121,7 +121,7 @@ def _along(x: Tensor, position: int, axis: Axis) -> Tensor:
     return torch.clamp(sums, 0, 255).to(torch.uint8).transpose(position, -1)
 
 
-def of_bytes(operator: Operator, rule: Callable[..., Any]) -> Callable[..., Results]:
+def of_bytes(operator: Operator, rule: Callable[..., object]) -> Callable[..., Results]:
     """Return the rule that applies to uint8 alone; other dtypes have torch-mlir's rule, or none."""
 
     def apply(x: Tensor, *arguments: Any) -> Results:
@@ -133,7 +133,7 @@ def of_bytes(operator: Operator, rule: Callable[..., Any]) -> Callable[..., Resu
     return apply
 
 
-def by_factors(rule: Callable[..., Any]) -> Callable[..., Results]:
+def by_factors(rule: Callable[..., object]) -> Callable[..., Results]:
     """Return the rule of the overload that takes sizes or factors, given that of sizes."""
 
     def apply(x: Tensor, counts: Any, aligned: bool, factors: Sequence[float] | None) -> Results:

@@ -5,8 +5,6 @@ The layer is one product here, and fused with the losses; gradients, which the o
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 
@@ -26,7 +24,7 @@ def chunked(
     reduction: str,
     ignored: int,
     smoothing: float,
-    *settings: Any,
+    *settings: object,
 ) -> Results:
     """Return the reduced loss, and no gradients."""
     if any(settings[-3:]):
@@ -37,7 +35,13 @@ def chunked(
 
 
 def unreduced(
-    x: Tensor, matrix: Tensor, target: Tensor, bias: Tensor | None, weight: Tensor | None, ignored: int, *_settings: Any
+    x: Tensor,
+    matrix: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    ignored: int,
+    *_settings: object,
 ) -> Tensor:
     """Return the loss of each row."""
     return _loss(x, matrix, target, bias, weight, ignored, 0.0, "none")
