@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from mlirtri.cli.options import Arguments, arguments_option, by_name, schedules_option, with_folder
+from mlirtri.cli.options import PIPELINE, Arguments, arguments_option, by_name, schedules_option, with_folder
 from mlirtri.cli.terminal import show, waiting
 from mlirtri.errors import KernelError
-from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
+from mlirtri.lowering.pipelines import COMPARED_PIPELINES
 
 _FORMS = ("json", "csv", "markdown", "html")
 _FORM_OF = {".json": "json", ".csv": "csv", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
@@ -40,13 +40,7 @@ def _forms(command: Any) -> Any:
 @click.command()
 @click.argument("files", metavar="FILE[::KERNEL]…", nargs=-1, required=True)
 @arguments_option
-@click.option(
-    "--pipeline",
-    "pipelines",
-    type=click.Choice(list(PIPELINE_STAGES)),
-    multiple=True,
-    help="Only this. Again for more.",
-)
+@click.option("--pipeline", "pipelines", type=PIPELINE, multiple=True, help="Only this. Again for more.")
 @click.option(
     "--target", "targets", metavar="TARGET", multiple=True, help="cpu, gpu, cuda or cuda:sm_NN. Again for more."
 )

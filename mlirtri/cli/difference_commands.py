@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlirtri.cli.options import OneOf
 from mlirtri.errors import SourceNotAvailableError, UnknownOptionError, did_you_mean
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ STDIN = "-"
 @click.command()
 @click.argument("before", metavar="BEFORE")
 @click.argument("after", metavar="AFTER")
-@click.option("--kind", type=click.Choice(sorted({*_KINDS.values()})), help="By default by the suffix: .mlir, .ll, …")
+@click.option("--kind", type=OneOf(sorted({*_KINDS.values()})), help="By default by the suffix: .mlir, .ll, …")
 @click.option("-U", "context", type=click.IntRange(0), default=3, show_default=True, help="Equal lines around.")
 def diff(before: str, after: str, kind: str | None, context: int) -> int:
     """Print what differs between two files of IR, as a unified diff; status 1 if anything does. One may be - for stdin.

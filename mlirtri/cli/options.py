@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlirtri.errors import KernelError, UnknownOptionError
+from mlirtri.errors import KernelError, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.tuning import checked_schedule
 from mlirtri.lowering.pipelines import PIPELINE_STAGES
 
@@ -34,6 +34,21 @@ class Argument(click.ParamType):
             return parse_argument(value)
         except KernelError as error:
             self.fail(str(error), param, ctx)
+
+
+class OneOf(click.Choice):
+    """The type of an option that takes one of some words; an unknown word is refused with the nearest one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            near = did_you_mean(value, map(str, self.choices)).strip()
+            self.fail(f"{error.message} {near[:1].upper()}{near[1:]}".rstrip(), param, ctx)
+
+
+PIPELINE = OneOf(list(PIPELINE_STAGES))
+"""The type of ``--pipeline``."""
 
 
 def by_name(arguments: Arguments) -> dict[str, Any]:
@@ -66,9 +81,7 @@ def start_option(command: Callable[..., object]) -> Callable[..., Any]:
 
 
 def pipeline_option(command: Callable[..., object]) -> Callable[..., Any]:
-    return click.option(
-        "--pipeline", type=click.Choice(list(PIPELINE_STAGES)), help="The pipeline; by default linalg."
-    )(command)
+    return click.option("--pipeline", type=PIPELINE, help="The pipeline; by default linalg.")(command)
 
 
 def target_option(command: Callable[..., object]) -> Callable[..., Any]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import click
 
-from mlirtri.cli.options import Arguments, arguments_option, by_name, pipeline_option, schedule_option, target_option
+from mlirtri.cli.options import (
+    Arguments,
+    OneOf,
+    arguments_option,
+    by_name,
+    pipeline_option,
+    schedule_option,
+    target_option,
+)
 from mlirtri.cli.terminal import show, waiting
 
 _ORDERS = ("time", "bytes", "flops", "roofline", "launch")
@@ -12,7 +20,7 @@ _ORDERS = ("time", "bytes", "flops", "roofline", "launch")
 
 @click.command()
 @click.argument("files", metavar="FILE[::KERNEL]…", nargs=-1, required=True)
-@click.option("--sort", type=click.Choice(_ORDERS), default="time", show_default=True, help="The most first.")
+@click.option("--sort", type=OneOf(_ORDERS), default="time", show_default=True, help="The most first.")
 @click.option("--top", type=click.IntRange(1), help="Show so many kernels; by default all.")
 @click.option("--repeat", type=click.IntRange(1), help="Rounds of timing the call; by default as many as fit.")
 @click.option("--check", is_flag=True, help="Also run NumPy, torch or ONNX Runtime; status 1 where numbers are wrong.")

@@ -9,20 +9,19 @@ from pathlib import Path
 
 import click
 
-from mlirtri.cli.options import Arguments, arguments_option, by_name, schedule_option, target_option
+from mlirtri.cli.options import PIPELINE, Arguments, arguments_option, by_name, schedule_option, target_option
 from mlirtri.cli.terminal import waiting
 from mlirtri.errors import KernelError, SourceNotAvailableError
-from mlirtri.lowering.pipelines import COMPARED_PIPELINES, PIPELINE_STAGES
+from mlirtri.lowering.pipelines import COMPARED_PIPELINES
 
 _SECONDS = 0.3
 """Between two looks at the files."""
-_PIPELINE = click.Choice(list(PIPELINE_STAGES))
 
 
 @click.command()
 @click.argument("files", metavar="FILE[::KERNEL]…", nargs=-1, required=True)
 @click.option("--html", "output", metavar="FILE", default="trace.html", show_default=True, help="The page to write.")
-@click.option("--pipeline", "pipelines", type=_PIPELINE, multiple=True, help="Only this; again for more.")
+@click.option("--pipeline", "pipelines", type=PIPELINE, multiple=True, help="Only this; again for more.")
 @click.option("--no-run", is_flag=True, help="Compile only: no times of kernels and no roofline.")
 @click.option("--watch", is_flag=True, help="Write it again whenever a file changes, until Control-C.")
 @click.option("--stamp", hidden=True, help="What --watch gives: pages with another stamp are loaded again.")

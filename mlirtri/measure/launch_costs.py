@@ -26,7 +26,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.pipelines import WITHOUT_TVM, Pipeline, pipeline_for
 from mlirtri.measure.columns import Column
 from mlirtri.measure.comparison import UNTIMED, Contender, preparation, run_each
-from mlirtri.measure.machine_limits import limits, raised_limits
+from mlirtri.measure.machine_limits import Limits, limits, raised_limits
 from mlirtri.measure.rows import LaunchCost
 from mlirtri.measure.subjects import Subject
 
@@ -55,7 +55,29 @@ def add_costs(contenders: Sequence[Contender], subject: Subject, names: Sequence
             contender.row = replace(contender.row, launches=tuple(launches), between_seconds=between)
         except KernelError as error:
             notes.append(f"{contender.row.name}: its kernels could not be timed one by one: {error.message}")
+    timed = [contender for contender in contenders if contender.row.launches]
+    known = _limits_for([launch for contender in timed for launch in contender.row.launches])
+    for contender in timed:
+        launches = tuple(_with_roofline(launch, known) for launch in contender.row.launches)
+        contender.row = replace(contender.row, launches=launches)
     return notes
+
+
+def _limits_for(launches: Sequence[LaunchCost]) -> Limits | None:
+    """Return the limits of this machine, measured again where a launch is faster; None if none was timed."""
+    sure = [launch for launch in launches if launch.seconds is not None and launch.seconds > _SURE_SECONDS]
+    if not any(launch.seconds for launch in launches):
+        return None
+    known = limits()
+    if any(known.least_seconds(launch.flops, launch.bytes) > (launch.seconds or 0.0) for launch in sure):
+        return raised_limits()
+    return known
+
+
+def _with_roofline(launch: LaunchCost, known: Limits | None) -> LaunchCost:
+    if known is None or launch.seconds is None or launch.seconds < _LEAST_SECONDS:
+        return launch
+    return replace(launch, roofline=known.least_seconds(launch.flops, launch.bytes) / launch.seconds)
 
 
 def _on_cuda(kernel: Kernel) -> tuple[LaunchCost, ...]:
@@ -90,7 +112,7 @@ def _launches(
     times, between = _timed(call, prepare, clocks.taken)
     costs = _costs_by_function(kernel)
     names = clocks.names[-len(times) :]
-    return [_cost(costs[name], seconds) for name, seconds in zip(names, times, strict=True)], between
+    return [replace(costs[name], seconds=seconds) for name, seconds in zip(names, times, strict=True)], between
 
 
 def _timed(
@@ -201,7 +223,7 @@ def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None
     times, between = _timed(call, prepare, nests.seconds)
     threads = None if "omp.parallel" in kernel.ir["llvmdialect"] else 1
     costs = [
-        _cost(LaunchCost(nest.name, None, nest.bytes, nest.flops, threads, None, *_where(nest.place)), seconds)
+        LaunchCost(nest.name, seconds, nest.bytes, nest.flops, threads, None, *_where(nest.place))
         for nest, seconds in zip(nests.nests, times, strict=True)
     ]
     return costs, between
@@ -212,12 +234,3 @@ def _timed_pipeline(pipeline: str | Pipeline, target: Target, nests: Any) -> Pip
     # Polyhedral passes move loops across clocks: those stand around what they made.
     last = "poly" if "poly" in chosen.names else "bufferized"
     return chosen.insert_after(last, Stage("timed", "mlir", nests.insert))
-
-
-def _cost(cost: LaunchCost, seconds: float) -> LaunchCost:
-    if seconds < _LEAST_SECONDS:
-        return replace(cost, seconds=seconds)
-    least = limits().least_seconds(cost.flops, cost.bytes)
-    if least > seconds > _SURE_SECONDS:
-        least = raised_limits().least_seconds(cost.flops, cost.bytes)
-    return replace(cost, seconds=seconds, roofline=least / seconds)

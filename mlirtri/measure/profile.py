@@ -27,7 +27,7 @@ from mlirtri.measure.launch_costs import add_costs
 from mlirtri.measure.machine_limits import limits
 from mlirtri.measure.rows import LaunchCost, strict
 from mlirtri.measure.subjects import ProgramSubject, Subject, subjects_of
-from mlirtri.measure.tables import cost_cells, shown_seconds, table_of, text_of
+from mlirtri.measure.tables import above_roofline, cost_cells, shown_seconds, table_of, text_of, unsteady
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -116,7 +116,7 @@ class Profile:
             spread = f"{shown_seconds(self.call_min)} … {shown_seconds(self.call_max)}"
             inside = f"; the kernels alone: {shown_seconds(self.kernel_seconds)}" if self.kernel_seconds else ""
             lines.append(f"a call takes {shown_seconds(self.call_seconds)} ({spread}){inside}")
-        return [*lines, *self.notes]
+        return [*lines, *above_roofline(self.kernels), *self.notes]
 
     def to_json(self) -> str:
         """Return strict JSON: `kernels` as they are shown, and every launch in order."""
@@ -194,7 +194,7 @@ def _profiled(subject: Subject, column: Column, repeat: int | None, check: bool)
         raise KernelError(contender.row.refusal)
     checked = _checked(contender, subject) if check else []
     time_rounds([contender], subject, contender.writes, repeat)
-    notes = [*_costed(contender, subject), *one_thread([contender]), *checked]
+    notes = [*_costed(contender, subject), *one_thread([contender]), *unsteady([contender.row]), *checked]
     run_each(subject.resets)
     row = contender.row
     return Profile(

@@ -75,6 +75,11 @@ class Row:
     def compile_total(self) -> float | None:
         return None if self.compile_seconds is None else sum(self.compile_seconds.values())
 
+    @property
+    def spread(self) -> float | None:
+        """Return the median of the rounds divided by the fastest; None if not measured."""
+        return self.run_seconds / self.run_min if self.run_seconds and self.run_min else None
+
 
 @dataclass(frozen=True)
 class Comparison:

@@ -30,6 +30,10 @@ BY_KERNEL, BY_ROW = "run", "run, by row"
 """The first heading of an overview: a line for each kernel, or for each row of the comparisons."""
 _WIDEST = 120
 """Letters of the headings of an overview by kernel."""
+_STEADY = 2.0
+"""Median by fastest round above which times are no longer the kernel's alone."""
+_WHOLE = 1.005
+"""Above which a share of the roofline is shown as more than 100 %."""
 
 
 def as_text(comparison: Comparison) -> str:
@@ -107,7 +111,30 @@ def sentences(comparison: Comparison) -> list[str]:
             refusals.setdefault(row.refusal, []).append(row.name)
     lines += [f"{', '.join(names)}: {refusal}" for refusal, names in refusals.items()]
     lines += [f"{row.name}: {row.difference}" for row in comparison.rows if row.difference]
-    return [*lines, *comparison.notes]
+    launches = [launch for row in comparison.rows for launch in row.launches]
+    return [*lines, *unsteady(comparison.rows), *above_roofline(launches), *comparison.notes]
+
+
+def unsteady(rows: Sequence[Row]) -> list[str]:
+    """Return a sentence on the rows whose median is many times their fastest round; none where times are steady."""
+    shares = {row.name: row.spread for row in rows if row.spread is not None and row.spread >= _STEADY}
+    if not shares:
+        return []
+    times = ", ".join(f"{share:.3g}" for share in shares.values())
+    return [
+        f"{', '.join(shares)}: the median is {times} times the fastest round, since other programs run, or threads "
+        "wait for each other: measure again on a quiet machine, or with MLIRTRI_NUM_THREADS=1 OMP_NUM_THREADS=1"
+    ]
+
+
+def above_roofline(launches: Sequence[LaunchCost]) -> list[str]:
+    """Return a sentence if a kernel is faster than the limits of the machine allow; none where all are slower."""
+    if all(launch.roofline is None or launch.roofline < _WHOLE for launch in launches):
+        return []
+    return [
+        "roofline above 100%: the kernel is faster than the products and copies by which this machine's limits were "
+        "measured. Other programs ran then, or the kernel's data lie in a cache nearer than the copies'"
+    ]
 
 
 def cells(row: Row) -> list[str]:

@@ -35,7 +35,6 @@ FLAGS = {
     "mlir-print-local-scope": "print without aliases for attributes and locations",
     "mlir-use-nameloc-as-prefix": "name values after their name locations",
     "mlir-timing": "print the time each pass took",
-    "mlir-pass-statistics": "print what passes counted",
     "mlir-disable-threading": "accepted for compatibility: one thread is all this tool uses",
 }
 
@@ -55,6 +54,11 @@ CHOICES = {"verify-diagnostics": ("all", "only-expected")}
 """Flags that take one of some values, too."""
 TEXTS = ("split-input-file",)
 """Flags that take a text, too."""
+REFUSED = {
+    "mlir-pass-statistics": "MLIR's wheel is built without counters, so there is nothing to print: "
+    "--mlir-print-ir-after-change shows what each pass changed, --mlir-timing the time it took",
+}
+"""Options of mlir-opt that cannot be had, with the reason."""
 SPLIT_MARKER = "// -----"
 
 
@@ -82,6 +86,8 @@ def parse_arguments(arguments: Sequence[str]) -> Options:
             inputs.append(argument)
             continue
         name, equals, value = argument.lstrip("-").partition("=")
+        if name in REFUSED:
+            raise UsageError(f"--{name}: {REFUSED[name]}")
         if name in FLAGS:
             options.flags[name] = _flag(options, name, value) if equals else True
         elif name in VALUES:

@@ -144,8 +144,6 @@ def _configure(manager: passmanager.PassManager, options: Options, before: bool,
         )
     if options.on("mlir-timing"):
         manager.enable_timing()
-    if options.on("mlir-pass-statistics"):
-        manager.enable_statistics()
 
 
 def translated(module: ir.Module, name: str) -> str:

@@ -229,6 +229,13 @@ def test_exit_status(run, line, status):
     assert run(*line)[0] == status
 
 
+@pytest.mark.parametrize("command", ["emit", "compare", "trace", "profile"])
+def test_an_unknown_pipeline_is_refused_with_the_nearest_one(run, kernels, command):
+    status, out, err = run(command, kernels, "--pipeline", "rlax")
+    assert (status, out) == (2, "")
+    assert "'upstream'. Did you mean 'relax'?" in err
+
+
 @pytest.mark.parametrize("line", ["--json", "--explain-fusion --stage=tir", "--explain-fusion --complete"])
 def test_the_explanation_of_fusion_is_no_stage(run, kernels, line):
     status, out, err = run("emit", f"{kernels}::scaled", *line.split())

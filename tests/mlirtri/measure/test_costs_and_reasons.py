@@ -18,6 +18,7 @@ from mlirtri.measure import launch_costs, machine_limits, why
 from mlirtri.measure.machine_code import LoopCode, hottest_loop, innermost_loops
 from mlirtri.measure.machine_limits import Limits
 from mlirtri.measure.rows import Comparison, LaunchCost, Row
+from mlirtri.measure.tables import sentences
 from mlirtri.measure.why import why_slower
 
 
@@ -83,15 +84,32 @@ def test_limits_that_a_kernel_exceeds_are_measured_again_once_and_kept(tmp_path,
     for function in (machine_limits.limits, machine_limits.raised_limits):
         function.cache_clear()
     try:
-        work = LaunchCost("k", None, 10, 100_000, 1, None)
-        assert launch_costs._cost(work, 2e-4).roofline == 0.5
-        # It would be 2 and 1.25 by the first limits.
-        assert launch_costs._cost(work, 5e-5).roofline == 0.5
-        assert launch_costs._cost(work, 8e-5).roofline == 0.3125
+        slow, fast = (LaunchCost("k", seconds, 10, 100_000, 1, None) for seconds in (2e-4, 5e-5))
+        known = launch_costs._limits_for([slow])
+        assert launch_costs._with_roofline(slow, known).roofline == 0.5
+        # By the first limits it would be 2 for the fast one; the slow one has its share by the same limits.
+        known = launch_costs._limits_for([slow, fast])
+        assert [launch_costs._with_roofline(each, known).roofline for each in (slow, fast)] == [0.125, 0.5]
         assert machine_limits.limits() == Limits(4e9, {10: 4e9, 1000: 5e9})
     finally:
         for function in (machine_limits.limits, machine_limits.raised_limits):
             function.cache_clear()
+
+
+def _timed_row(name: str, *seconds: float, roofline: float = 0.5) -> Row:
+    launch = LaunchCost("k", seconds[0], 10, 10, 1, roofline)
+    return Row(name, run_seconds=median(seconds), run_min=min(seconds), run_max=max(seconds), launches=(launch,))
+
+
+def test_times_of_a_busy_machine_and_shares_above_the_whole_are_said_below_the_table():
+    rows = (_timed_row("quiet", 1e-6, 1.1e-6, 9e-6), _timed_row("busy", 1e-6, 4e-6, 8e-6, roofline=1.01))
+    lines = sentences(Comparison("f", "cpu", (), "numpy", rows))
+    assert [line.split(",")[0] for line in lines[1:]] == [
+        "busy: the median is 4 times the fastest round",
+        "roofline above 100%: the kernel is faster than the products and copies by which this machine's limits were "
+        "measured. Other programs ran then",
+    ]
+    assert len(sentences(Comparison("f", "cpu", (), "numpy", rows[:1]))) == 1
 
 
 @mt.jit
