@@ -39,18 +39,18 @@ class Budget:
 
 def checked_schedule(schedule: object) -> str:
     """Return `schedule`; raises `UnknownOptionError` if it is no schedule."""
-    if not isinstance(schedule, str):
-        raise _unknown(schedule)
     budget_of(schedule)
-    return schedule
+    return str(schedule)
 
 
 def _unknown(schedule: object) -> UnknownOptionError:
     return UnknownOptionError(f"unknown schedule {schedule!r}", help=_HELP)
 
 
-def budget_of(schedule: str) -> Budget | None:
+def budget_of(schedule: object) -> Budget | None:
     """Return the budget of a ``"meta"`` schedule, None for others; raises `UnknownOptionError` for an invalid one."""
+    if not isinstance(schedule, str):
+        raise _unknown(schedule)
     name, colon, options = schedule.partition(":")
     if name not in SCHEDULES or (colon and name != "meta"):
         raise _unknown(schedule)

@@ -149,6 +149,13 @@ REWRITES = {
     "prepare-functions": OwnPass(
         f"{_LLVM}.bufferized_to_llvmdialect", "prepare_functions", "kernels get their symbols, arguments noalias"
     ),
+    "accumulate-products": OwnPass(
+        f"{_LLVM}.accumulated_products", "rewrite", "products that are added to a buffer sum into it"
+    ),
+    "mark-contractions": OwnPass(f"{_LLVM}.loop_contractions", "mark", "sums of products are marked before loops"),
+    "loops-to-contractions": OwnPass(
+        f"{_LLVM}.loop_contractions", "raise_marked", "marked loops become contractions of views"
+    ),
     "hoist-buffers": OwnPass(f"{_LLVM}.allocations", "hoist", "allocations move out of loops"),
     "products-in-pairs": OwnPass(f"{_LLVM}.pairs", "rewrite", "products of bf16 and int8 in pairs", **_THREADS),
     "tile-contractions": OwnPass(

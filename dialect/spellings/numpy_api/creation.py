@@ -179,7 +179,7 @@ def _of_rank(b: Builder, x: Value, is_column: bool) -> Value:
     return b.reshape(x, (*shape, 1) if is_column and len(shape) == 1 else shape)
 
 
-JOINED = f"{EVENLY} reshape concatenate cast add"
+JOINED = f"{EVENLY} concatenate full literal"
 register("numpy.r_.__getitem__", lambda b, key: _joined(b, key, is_column=False), JOINED)
 register("numpy.c_.__getitem__", lambda b, key: _joined(b, key, is_column=True), JOINED)
 

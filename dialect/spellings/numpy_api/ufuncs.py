@@ -147,8 +147,9 @@ def _binary(op: str):
         order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
         operands = computed_in(b, dtype, x1, x2)
-        if op == "power" and type(x2) is float and x2 == 0.5 and not b.type_of(operands[0]).dtype.is_half:
-            # NumPy takes the root, which is NaN at -inf, but of halves.
+        dtype = b.type_of(operands[0]).dtype
+        if op == "power" and type(x2) is float and x2 == 0.5 and dtype.is_float and not dtype.is_half:
+            # NumPy takes the root, which is NaN at -inf, but of halves and complex numbers.
             return b.sqrt(operands[0])
         return getattr(b, op)(*operands)
 
@@ -174,7 +175,7 @@ for _op, _words in _UNARY.items():
 for _op, _words in _TESTS.items():
     register(_names(_words), _unary_test(_op), _op)
 for _op, _words in _BINARY.items():
-    register(_names(_words), _binary(_op), _op)
+    register(_names(_words), _binary(_op), "power sqrt" if _op == "power" else _op)
 for _op in _COMPARISONS:
     register(_names(_op), _comparison(_op), _op)
 
