@@ -161,7 +161,8 @@ def compiled(block: type[nn.Module]):
 # Three of the kernels with rotary embeddings make the table of angles, which all layers share.
 @pytest.mark.parametrize(
     ("block", "kernels"),
-    [(GPT2, 7), (ViT, 7), (BERT, 7), (Encoder, 7), (Whisper, 7), (Llama, 10), (Phi, 10)],
+    [(GPT2, 7), (BERT, 7), (Llama, 10)]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in ((ViT, 7), (Encoder, 7), (Whisper, 7), (Phi, 10))],
 )
 def test_a_block_is_few_kernels(block, kernels):
     module, x, program = compiled(block)

@@ -26,6 +26,7 @@ def run(folder: Path, *options: str) -> str:
     return finished.stdout
 
 
+@pytest.mark.slow
 def test_every_library_is_timed_and_checked(tmp_path):
     pytest.importorskip("numba")
     figures = tmp_path / "figures.json"

@@ -69,7 +69,7 @@ def agree(function, *arguments, pipeline="mlir", rtol=4e-16):
         np.testing.assert_allclose(mine, other, rtol=rtol if mine.dtype.kind == "f" else 0)
 
 
-@pytest.mark.parametrize("function", [shapes, counts, choices])
+@pytest.mark.parametrize("function", [pytest.param(shapes, marks=pytest.mark.slow), counts, choices])
 def test_numbers_of_other_distributions(function):
     # Of log, expm1 and powers, which are not rounded as the C library's.
     agree(function, rtol=1e-14)

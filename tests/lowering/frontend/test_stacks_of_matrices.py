@@ -49,8 +49,8 @@ def leaves(value):
     ("function", "arguments"),
     [
         (solved, (A, A[:, :, :, :2])), (inverted, (A, A)), (factored, (A, A)), (wide, (WIDE,)),
-        (wide, (np.swapaxes(WIDE, 1, 2).copy(),)), (inverted, (A[0] + 1j * A[1], A)),
-        (torch_solved, (torch.tensor(A), torch.tensor(A[:1, :, :, :2]))),
+        pytest.param(wide, (np.swapaxes(WIDE, 1, 2).copy(),), marks=pytest.mark.slow),
+        (inverted, (A[0] + 1j * A[1], A)), (torch_solved, (torch.tensor(A), torch.tensor(A[:1, :, :, :2]))),
     ],
     ids=lambda part: getattr(part, "__name__", ""),
 )  # fmt: skip

@@ -23,7 +23,7 @@ def pools(x):
     return values, places, padded, dilated, F.max_pool2d(x, 2), F.max_pool1d(x[0], 3, 2, 1, return_indices=True)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir", pytest.param("relax", marks=pytest.mark.slow)])
 def test_pools_with_indices(pipeline):
     x = drawn(2, 3, 7, 8)
     x[0, 0, 0] = 1.5
@@ -134,7 +134,11 @@ def sampled(image, grid, volume, places):
     return ways, nearest, F.grid_sample(volume, places, align_corners=True)
 
 
-@pytest.mark.parametrize(("dtype", "pipeline"), [(torch.bfloat16, "linalg"), (torch.float16, "mlir")], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "pipeline"),
+    [(torch.bfloat16, "linalg"), pytest.param(torch.float16, "mlir", marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_norms_samples_and_statistics_of_halves(dtype, pipeline):
     def checked(kernel, *arguments):
         expected = kernel(*(argument.clone() for argument in arguments))

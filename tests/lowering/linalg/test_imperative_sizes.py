@@ -78,8 +78,9 @@ def test_every_row_of_indexing_is_tested():
 SMALL = (3, 4)
 
 
-def _dynamic(name, *arrays, **attributes):
-    return pytest.param(name, arrays, attributes, id=f"{name}-{'x'.join(str(each.ndim) for each in arrays)}")
+def _dynamic(name, *arrays, marks=(), **attributes):
+    ranks = "x".join(str(each.ndim) for each in arrays)
+    return pytest.param(name, arrays, attributes, marks=marks, id=f"{name}-{ranks}")
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
@@ -113,8 +114,8 @@ def _dynamic(name, *arrays, **attributes):
         _dynamic("reshape", A, shape=(DYNAMIC,)),
         _dynamic("reshape", V, shape=(DYNAMIC, 2)),
         _dynamic("matmul", A, A.T),
-        _dynamic("matmul", RANDOM.random((3, 4, 5)), RANDOM.random((5, 4))),
-        _dynamic("matmul", RANDOM.random((3, 4, 5)), RANDOM.random((3, 5, 4))),
+        _dynamic("matmul", RANDOM.random((3, 4, 5)), RANDOM.random((5, 4)), marks=pytest.mark.slow),
+        _dynamic("matmul", RANDOM.random((3, 4, 5)), RANDOM.random((3, 5, 4)), marks=pytest.mark.slow),
         _dynamic("matmul", RANDOM.random((3, 4, 5)), RANDOM.random((2, 1, 5, 4))),
     ],
 )

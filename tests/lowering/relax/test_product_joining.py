@@ -12,6 +12,7 @@ import mlirtri as mt
 
 SIZES = ((24, 64, 96), (7, 33, 50), (1, 64, 48), (3, 20, 34), (200, 70, 300), (40, 5000, 33))
 """Rows, terms and columns: whole tiles and parts of some, one row, several chunks, a sum in blocks."""
+LARGE = SIZES[-2:]
 
 
 class Gate(nn.Module):
@@ -68,8 +69,14 @@ def _without_gradients():
         yield
 
 
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("make", [Gate, Halves, Rotated])
+@pytest.mark.parametrize(
+    ("make", "size"),
+    [(make, size) for make in (Gate, Halves, Rotated) for size in SIZES[:-2]]
+    + [(Gate, LARGE[0]), (Rotated, LARGE[1])]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in ((Gate, LARGE[1]), (Rotated, LARGE[0]))]
+    + [pytest.param(Halves, size, marks=pytest.mark.slow) for size in LARGE],
+    ids=str,
+)
 def test_one_kernel(make, size):
     rows, terms, columns = size
     tables = (torch.randn(rows, columns - columns % 2) for _ in range(2 if make is Rotated else 0))

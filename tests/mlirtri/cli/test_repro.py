@@ -121,7 +121,7 @@ def test_what_is_missing_in_the_file_is_said(capsys):
     assert "packed.txt has to run as k.py does" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["net.onnx", "net.pt2"])
+@pytest.mark.parametrize("name", ["net.onnx", pytest.param("net.pt2", marks=pytest.mark.slow)])
 def test_a_model_is_packed_into_python(capsys, name):
     if name == "net.onnx":
         onnx = pytest.importorskip("onnx")

@@ -91,7 +91,9 @@ def gradients(run, module, argument):
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", pytest.param("mlir", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "convolutions")) for name in MODELS]
+)
 def test_both_graphs_are_kernels_and_gradients_are_those_of_eager(name, pipeline):
     make, argument = MODELS[name]
     torch.manual_seed(0)

@@ -276,7 +276,7 @@ def test_any_size_of_run_time_is_tiled(dtype, threads, monkeypatch):
         torch.testing.assert_close(kernel(a, b, c), expected, **within("float32", max(reduced, 1)))
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.int8, pytest.param(torch.int32, marks=pytest.mark.slow)])
 def test_integers_of_any_size_of_run_time_are_tiled(dtype):
     """Sums wrap as those of known sizes do."""
 

@@ -227,6 +227,7 @@ def chain(a, b):
     return torch.relu(a @ b) + 1.0
 
 
+@pytest.mark.slow
 def test_unmeasured_schedules_of_cuda_need_no_device_and_are_beside_the_default(file):
     tensors = [mt.Tensor((64, 64), mt.float32)] * 2
     with pytest.raises(DeviceError, match="CUDA device") as caught:
