@@ -122,6 +122,45 @@ def rotated(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
     return x * angles.cos() + torch.cat((-second, first), -1) * angles.sin()
 
 
+class Qwen3(Llama):
+    """Heads of queries and of keys have norms of their own, before rotary embeddings."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_queries, self.of_keys = nn.RMSNorm(SIZE), nn.RMSNorm(SIZE)
+
+    def forward(self, x):
+        angles = torch.arange(LENGTH)[:, None] * 10000.0 ** (torch.arange(SIZE) % (SIZE // 2) / -(SIZE // 2))
+        y = self.first(x)
+        q, k = (part(y).view(1, LENGTH, -1, SIZE) for part in (self.queries, self.keys))
+        q, k = (rotated(z.transpose(1, 2), angles) for z in (self.of_queries(q), self.of_keys(k)))
+        x = x + self.attended(q, self.repeated(k), self.repeated(in_heads(self.values(y))), is_causal=True)
+        y = self.second(x)
+        return x + self.narrow(F.silu(self.gate(y)) * self.widen(y))
+
+
+class Gemma2(Llama):
+    """Norms with ``1 + weight``, also behind attention and perceptron; scores are capped before their mask is added."""
+
+    def __init__(self):
+        super().__init__()
+        self.scales = nn.Parameter(torch.randn(4, WIDTH))
+
+    def norm(self, x, number):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1 + self.scales[number])
+
+    def forward(self, x):
+        angles = torch.arange(LENGTH)[:, None] * 10000.0 ** (torch.arange(SIZE) % (SIZE // 2) / -(SIZE // 2))
+        y = self.norm(x, 0)
+        q, k = (rotated(in_heads(project(y)), angles) for project in (self.queries, self.keys))
+        k, v = (self.repeated(heads) for heads in (k, in_heads(self.values(y))))
+        scores = torch.tanh(q @ k.transpose(2, 3) * SIZE**-0.5 / 50) * 50
+        y = torch.softmax(scores + torch.full((LENGTH, LENGTH), -torch.inf).triu(1), -1) @ v
+        x = x + self.norm(self.merge(y.transpose(1, 2).reshape(1, LENGTH, WIDTH)), 1)
+        y = self.norm(x, 2)
+        return x + self.norm(self.narrow(F.gelu(self.gate(y), approximate="tanh") * self.widen(y)), 3)
+
+
 class Phi(Llama):
     """One matrix has queries, keys and values, another one the gate and what it is multiplied with."""
 
@@ -158,11 +197,14 @@ def compiled(block: type[nn.Module]):
     return module, x, mt.from_torch(module, (x,))
 
 
-# Three of the kernels with rotary embeddings make the table of angles, which all layers share.
+# Norms of heads and norms behind products are rows of their own; what makes the table of angles runs once.
 @pytest.mark.parametrize(
     ("block", "kernels"),
-    [(GPT2, 7), (BERT, 7), (Llama, 10)]
-    + [pytest.param(*case, marks=pytest.mark.slow) for case in ((ViT, 7), (Encoder, 7), (Whisper, 7), (Phi, 10))],
+    [(GPT2, 7), (BERT, 7), (Llama, 7), (Gemma2, 8)]
+    + [
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in ((ViT, 7), (Encoder, 7), (Whisper, 7), (Phi, 7), (Qwen3, 9))
+    ],
 )
 def test_a_block_is_few_kernels(block, kernels):
     module, x, program = compiled(block)

@@ -16,8 +16,9 @@ from mlirtri.lowering.codegen.targets import MAX_THREADS
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.phases import ELEMENTS, Phases, Shape, Thread, power_above, register, shape_for
 from mlirtri.lowering.schedule.cuda.scans import scan_of
-from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, Obstacle, find_rows, nests_of, refuse_better_rules
+from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, Obstacle, nests_of, refuse_better_rules
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step, make_plan, runs_along_memory
+from mlirtri.lowering.schedule.rows.shared_axes import find_rows
 from mlirtri.lowering.schedule.rows.writer import Element, NestWriter, Point, axis_values
 from mlirtri.lowering.tir.bfloat16_storage import wide_dtype
 from mlirtri.lowering.tir.primfunc import with_statements

@@ -8,7 +8,8 @@ again. It is computed row by row, so that memory is read once.
 
 Read in this order:
 
-- `nests.py`: blocks as `BlockNest`s, and the axes that all of them share (`Rows`).
+- `nests.py`: blocks as `BlockNest`s.
+- `shared_axes.py`: the axes that all nests share (`Rows`).
 - `plan.py`: how many passes over a row, and which values are kept between passes.
 - `writer.py`: expressions of a nest over the memory of a kernel; subclasses for CPU and CUDA say what memory that is.
 

@@ -1,8 +1,9 @@
-"""A PrimFunc's blocks as plain loop nests, and the axes that all of them share: the rows of a row kernel.
+"""A PrimFunc's blocks as plain loop nests, without those that their readers compute.
 
-No iteration of a row axis needs what another iteration computes. Knows nothing of targets.
+Knows nothing of targets.
 
-    m[i] = max_k x[i, k];  e[i, j] = exp(x[i, j] - m[i]);  s[i] = sum_k e[i, k]    the rows are i, three axes
+    w[j] = 1 + weight[j];  y[i, j] = x[i, j] * w[j]     ──►    y[i, j] = x[i, j] * (1 + weight[j])
+    y[i, j, k] = x[2 i + j, k]                          ──►    y[r / 2, r % 2, k] = x[r, k]
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
@@ -20,6 +22,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
     Buffer,
     Expr,
+    Node,
     PrimFunc,
     Range,
     SBlock,
@@ -28,6 +31,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     TensorLoad,
     address_of,
     ir,
+    structural_equal,
     structural_map,
     tirx,
     with_values,
@@ -85,6 +89,10 @@ class BlockNest:
         return self.store.buffer
 
     @property
+    def iterations(self) -> int:
+        return prod(axis.extent for axis in self.axes)
+
+    @property
     def is_reduction(self) -> bool:
         return any(axis.is_reduction for axis in self.axes)
 
@@ -116,20 +124,63 @@ def nests_of(function: PrimFunc) -> list[BlockNest]:
         raise NotRows("it is made of statements, not of loop nests")
     body = root.block.body
     nests = [_nest(statement) for statement in (body.seq if isinstance(body, tirx.SeqStmt) else [body])]
-    return _without_positions(nests, function.params)
+    kept = _without_positions(nests, function.params)
+    return [*kept[:-1], *map(_with_joined_axes, kept[-1:])]
 
 
 def _without_positions(nests: list[BlockNest], outputs: Sequence[Any]) -> list[BlockNest]:
-    """Return the nests without those that compute an index, as `arange` does: readers compute it themselves."""
+    """Return the nests without those that readers compute themselves.
+
+    They compute an index, as `arange` does, or little of arguments that the rows of all readers share: ``1 + weight``.
+    """
     positions: dict[Any, BlockNest] = {}
     kept: list[BlockNest] = []
-    for nest in nests:
+    for number, nest in enumerate(nests):
         inlined = _with_positions(nest, positions) if any(nest.reads(buffer) for buffer in positions) else nest
-        if any(inlined.target.same_as(output) for output in outputs) or not _is_position(inlined):
+        if any(inlined.target.same_as(output) for output in outputs) or not (
+            _is_position(inlined) or _is_shared(inlined, nests[number + 1 :], outputs)
+        ):
             kept.append(inlined)
         else:
             positions[inlined.target] = _with_positions(inlined, {})
     return kept
+
+
+def _with_joined_axes(nest: BlockNest) -> BlockNest:
+    """Return a nest with one axis for two that it reads as one: ``y[i, j] = x[2 i + j]`` as ``y[k / 2, k % 2] = x[k]``.
+
+    A reshape at the end parts a row axis; what reads a nest needs its axes as they are, so this is for the last one.
+    """
+    pair = None if nest.before or nest.is_reduction else _joint_axes(nest)
+    if pair is None:
+        return nest
+    outer, inner = pair
+    joint = BlockAxis(tirx.Var(outer.variable.name, outer.variable.ty), outer.extent * inner.extent, False)
+
+    def together(node: Node) -> Any:
+        return joint.variable if _is_joint(node, outer, inner) else node
+
+    value = structural_map(nest.store.value, (tirx.Add, together), order="post")
+    if depends_on(value, [outer.variable, inner.variable]):
+        return nest
+    size = index(inner.extent)
+    parted = {
+        outer.variable: tirx.floordiv(joint.variable, size),
+        inner.variable: tirx.floormod(joint.variable, size),
+    }
+    store = tirx.BufferStore(nest.target, value, [with_values(position, parted) for position in nest.store.indices])
+    axes = tuple(joint if axis is outer else axis for axis in nest.axes if axis is not inner)
+    return replace(nest, axes=axes, store=store)
+
+
+def _joint_axes(nest: BlockNest) -> tuple[BlockAxis, BlockAxis] | None:
+    sums = [position for load in nest.loads for position in load.indices if isinstance(position, tirx.Add)]
+    pairs = ((outer, inner) for outer in nest.axes for inner in nest.axes if outer is not inner)
+    return next((pair for pair in pairs if any(_is_joint(node, *pair) for node in sums)), None)
+
+
+def _is_joint(node: Node, outer: BlockAxis, inner: BlockAxis) -> bool:
+    return structural_equal(node, outer.variable * index(inner.extent) + inner.variable)
 
 
 def computes_indices(function: PrimFunc) -> bool:
@@ -160,7 +211,21 @@ def is_product(nest: BlockNest) -> bool:
 
 
 def _is_position(nest: BlockNest) -> bool:
-    return not (nest.loads or nest.before or nest.is_reduction or None in nest.target_axes or _is_expensive(nest))
+    return not nest.loads and _is_cheap(nest)
+
+
+def _is_shared(nest: BlockNest, later: Sequence[BlockNest], arguments: Sequence[Any]) -> bool:
+    """Return whether a nest computes little, of arguments alone, and less often than each of its readers runs."""
+    readers = [other for other in later if other.reads(nest.target)]
+    return (
+        _is_cheap(nest)
+        and all(any(load.source.same_as(argument) for argument in arguments) for load in nest.loads)
+        and all(reader.iterations > nest.iterations for reader in readers)
+    )
+
+
+def _is_cheap(nest: BlockNest) -> bool:
+    return not (nest.before or nest.is_reduction or None in nest.target_axes or _is_expensive(nest))
 
 
 def _is_expensive(nest: BlockNest) -> bool:
@@ -272,74 +337,3 @@ def _is_preparation(statement: Stmt, scratch: Sequence[Any]) -> bool:
     if isinstance(statement, tirx.Bind):
         return True
     return isinstance(statement, tirx.BufferStore) and any(statement.buffer.same_as(buffer) for buffer in scratch)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Per nest, the indices of its axes that are the rows' axes, in a common order; `extents` are their sizes."""
-
-    axes: tuple[tuple[int, ...], ...]
-    extents: tuple[int, ...]
-
-
-class _Classes:
-    """Equivalence classes of axes (union-find): what one nest writes along an axis, the other reads along its own."""
-
-    def __init__(self, nests: Sequence[BlockNest]):
-        self.parent: dict[tuple[int, int], tuple[int, int]] = {
-            (number, axis): (number, axis) for number, nest in enumerate(nests) for axis in range(len(nest.axes))
-        }
-        self.broken: set[tuple[int, int]] = set()
-
-    def of(self, key: tuple[int, int]) -> tuple[int, int]:
-        while self.parent[key] != key:
-            key = self.parent[key]
-        return key
-
-    def join(self, first: tuple[int, int], second: tuple[int, int]) -> None:
-        first, second = sorted((self.of(first), self.of(second)))
-        self.parent[second] = first
-
-    def members(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
-        groups: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        for key in self.parent:
-            groups.setdefault(self.of(key), []).append(key)
-        broken = {self.of(key) for key in self.broken}
-        return {key: keys for key, keys in groups.items() if key not in broken}
-
-
-def find_rows(nests: Sequence[BlockNest]) -> Rows:
-    """Return the axes that all nests share; where there is none, everything is one row."""
-    if not nests:
-        raise NotRows("nothing is computed")
-    classes = _Classes(nests)
-    writers = {nest.target: number for number, nest in enumerate(nests)}
-    if len(writers) != len(nests):
-        raise NotRows("a buffer is written twice")
-    for number, nest in enumerate(nests):
-        for load in nest.loads:
-            if (writer := writers.get(load.source)) is not None:
-                read, written = nest.plain(load.indices), nests[writer].target_axes
-                _join_dimensions(classes, nests, (number, read), (writer, written))
-    last = len(nests) - 1
-    rows = []
-    for keys in classes.members().values():
-        numbers = dict(keys)
-        axes = [nests[number].axes[axis] for number, axis in keys]
-        is_shared = len(keys) == len(numbers) == len(nests)
-        if is_shared and not any(axis.is_reduction for axis in axes) and len({axis.extent for axis in axes}) == 1:
-            rows.append(numbers)
-    order = [axis for axis in nests[last].target_axes if axis is not None]
-    rows.sort(key=lambda numbers: order.index(numbers[last]) if numbers[last] in order else len(order))
-    axes = tuple(tuple(numbers[number] for numbers in rows) for number in range(len(nests)))
-    return Rows(axes, tuple(nests[last].axes[axis].extent for axis in axes[last]))
-
-
-def _join_dimensions(classes: _Classes, nests: Sequence[BlockNest], read: tuple, write: tuple) -> None:
-    """Unite the reader's and the writer's axis of each dimension; neither is a row where one of them is no axis."""
-    (reader, read_axes), (writer, written_axes) = read, write
-    for read_axis, written_axis in zip(read_axes, written_axes, strict=True):
-        if read_axis is not None and written_axis is not None:
-            classes.join((reader, read_axis), (writer, written_axis))
-        elif written_axis is not None and nests[writer].axes[written_axis].extent > 1:
-            classes.broken.add((writer, written_axis))

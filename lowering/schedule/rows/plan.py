@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, Obstacle, Rows
+from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, Obstacle
+from mlirtri.lowering.schedule.rows.shared_axes import Rows
 from mlirtri.lowering.tir.blocks import CHEAP_CALLS
 from mlirtri.lowering.tir.reducers import Reducer, reducer_of
 from mlirtri.lowering.tir.statements import depends_on, nodes_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -270,3 +271,24 @@ def test_a_reduction_that_starts_from_the_result_of_another_comes_after_it():
     x = np.array([-3.0, 1.0, 2.0, -1.0], np.float32)
     largest, total = mt.from_mlir(STARTS_FROM_A_RESULT)(x)
     assert (largest, total) == (15.0, 15.0)
+
+
+def rows_of_shared_weights(x, w):
+    y = torch.nn.functional.softmax(x * (1 + w), dim=-1)
+    return torch.nn.functional.layer_norm(y, (40,)) * (1 + w)
+
+
+def rows_in_groups(x, w):
+    y = x * torch.rsqrt(torch.mean(x * x, dim=-1, keepdim=True) + 1e-6) * w
+    return torch.reshape(torch.transpose(y, 0, 1), (3, 2, 7, 40))
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:emulated"])
+@pytest.mark.parametrize(("function", "shape"), [(rows_of_shared_weights, (9, 40)), (rows_in_groups, (7, 6, 40))])
+def test_rows_compute_what_they_share_and_part_what_they_store(function, shape, target):
+    if target != "cpu" and shutil.which("c++") is None:
+        pytest.skip("threads are emulated in C++")
+    x, w = torch.randn(shape), torch.randn(shape[-1])
+    kernel = mt.jit(function).compile(x, w, target=target)
+    torch.testing.assert_close(kernel(x, w), function(x, w), rtol=2e-5, atol=2e-5)
+    assert kernel.stats["kernels"] == 1

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, find_rows, nests_of, with_plain_indices
+from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, nests_of, with_plain_indices
 from mlirtri.lowering.schedule.rows.plan import RowPlan, make_plan, runs_along_memory
+from mlirtri.lowering.schedule.rows.shared_axes import find_rows
 from mlirtri.lowering.tir.blocks import blocks_of
 from mlirtri.lowering.tir.contraction import Values, size_of
 from mlirtri.lowering.tir.product_recognition import Product, find_product

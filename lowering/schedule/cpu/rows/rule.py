@@ -14,8 +14,9 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.profitability import threads_are_profitable
 from mlirtri.lowering.schedule.cpu.rows.block_sums import BlockWriter
 from mlirtri.lowering.schedule.cpu.rows.columns import ColumnWriter, columns_of, lanes_of_rows
-from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, Obstacle, find_rows, nests_of
+from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, Obstacle, nests_of
 from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, make_plan, runs_along_memory
+from mlirtri.lowering.schedule.rows.shared_axes import find_rows
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
