@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mlirtri.dialect.bindings.locations import location_of, name_of
 from mlirtri.dialect.bindings.mlir import (
     all_operations,
@@ -68,14 +70,19 @@ def imported(graph: OnnxGraph, context: ir.Context) -> ir.Module:
 
 
 def _locate(module: ir.Module, graph: OnnxGraph) -> None:
-    """Give every operation the line of its node; the importer records the name alone."""
+    """Give every operation the line of its node, and a name that MLIR prints; the importer records the node's alone."""
     lines = graph.lines
     with module.context:
         for operation in all_operations(module):
             name = name_of(operation.location)
             line = _line(name, lines)
             if line:
-                operation.location = location_of(Span(graph.file, line, 1), name)
+                operation.location = location_of(Span(graph.file, line, 1), _value_name(name))
+
+
+def _value_name(name: str | None) -> str | None:
+    """Return a node's name without the slashes and colons of exporters, which MLIR prints as hexadecimal digits."""
+    return re.sub(r"[/:]+", ".", name.strip("/:")) or None if name else None
 
 
 def _bitcast(module: ir.Module) -> None:

@@ -201,6 +201,17 @@ def test_sizes_of_one_name_are_equal_at_run_time(pipeline):
         kernel(random(2, 3), random(3, 4))
 
 
+def test_values_are_named_after_nodes_without_the_slashes_of_exporters():
+    nodes = [
+        helper.make_node("Neg", ["x"], ["n"], name="/blocks.0/Neg"),
+        helper.make_node("Relu", ["n"], ["y"], name="aten::relu"),
+    ]
+    kernel = mt.from_onnx(model_of(nodes, {"x": random(3)}, {})).compile(pipeline="mlir")
+    text = kernel.ir["linalg"]
+    assert "%blocks.0.Neg = " in text
+    assert "%aten.relu = " in text
+
+
 def test_errors_name_the_nodes_and_show_their_lines():
     graph = helper.make_graph(
         [helper.make_node("ImageDecoder", ["x"], ["y"], name="decoder")],
