@@ -142,17 +142,34 @@ def random_tensor(name: str, type_: TensorType, device: str = "cpu", bounds: Bou
 
 
 def data_for(name: str, type_: TensorType, given: object, device: str) -> Any:
-    """Return the data of a run-time parameter: what is given, or random data for a `Tensor`, a dtype or None."""
+    """Return the data of a run-time parameter: what is given, or random data for a `Tensor`, a dtype or None.
+
+    Raises `KernelValueError` for a `Tensor` of another type than the parameter's, and where sizes are not known.
+    """
     if given is not None and not isinstance(given, (Tensor, DType)):
         return given
-    if not type_.is_static and isinstance(given, Tensor) and given.type is not None:
-        type_ = given.type
+    said = given.type if isinstance(given, Tensor) else None
+    if said is not None and not _fits(said, type_):
+        raise KernelValueError(f"{name!r} is a {type_}, not a {said}", help=f"leave out --arg {name}, or say its type")
+    if said is not None and not type_.is_static:
+        type_ = said
     if not type_.is_static:
         raise KernelValueError(
             f"the sizes of {name!r}, a {type_}, are known at run time only",
             help=f"say them: {name}={type_.dtype}[{','.join('4' * type_.rank)}]",
         )
     return random_tensor(name, type_, device, given.bounds if isinstance(given, Tensor) else None)
+
+
+def _fits(said: TensorType, type_: TensorType) -> bool:
+    """Return whether data of one type are taken by a parameter of the other; MLIR's integers have no signs."""
+    same_bits = said.dtype.is_integer and type_.dtype.is_integer and said.dtype.bits == type_.dtype.bits
+    sizes = zip(said.shape, type_.shape, strict=False)
+    return (
+        (said.dtype == type_.dtype or same_bits)
+        and said.rank == type_.rank
+        and all(one == size or not isinstance(size, int) for one, size in sizes)
+    )
 
 
 def summary(result: object, name: str = "result") -> list[str]:

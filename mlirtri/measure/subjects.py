@@ -170,7 +170,7 @@ class ProgramSubject:
         if isinstance(self.program, Graph) or self.keywords or self.arguments:
             known = [parameter for parameter in parameters if parameter.type.is_static]
             absent = {parameter.name: Tensor(parameter.type.shape, parameter.type.dtype) for parameter in known}
-            if isinstance(self.program, Graph):
+            if isinstance(self.program, Graph) or not self.arguments:
                 given = absent | given
             ordered = kernel.ordered((), given)
         else:
@@ -273,7 +273,8 @@ def _is_relax_module(value: Any) -> bool:
 def _of_file(spec: str) -> list[tuple[Any, str | None]]:
     file, _, entry = spec.partition("::")
     if is_program(spec):
-        return [(load_program(file), entry or None)]
+        program = load_program(file)
+        return [(program, program.entry_named(entry or None))]
     if Path(file).suffix not in ("", ".py"):
         raise KernelTypeError(f"{file} is no file of kernels or of a program", help=f"give {_KINDS}")
     names = each_kernel(spec)

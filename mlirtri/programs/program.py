@@ -103,7 +103,7 @@ class Program:
         """
         try:
             return self._compile(
-                self._entry(entry), Options(target, pipeline, schedule, print_ir), _known_shapes(shapes)
+                self.entry_named(entry), Options(target, pipeline, schedule, print_ir), _known_shapes(shapes)
             )
         except KernelError as error:
             hide_frames(error)
@@ -134,7 +134,7 @@ class Program:
             target, schedule, pipeline = resolved(Options(target="cpu", pipeline="linalg"))
             pipeline = pipeline_of_import(self.source, pipeline)
             pipeline = pipeline.until(normal_form_stage(pipeline))
-            run = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)
+            run = _Run(self, self._symbol(self.entry_named(entry)), target, schedule, pipeline)
             interface = run(False, None).context.interface
         except KernelError as error:
             hide_frames(error)
@@ -179,7 +179,7 @@ class Program:
                 names = [stage.name for stage in imported.stages if stage.kind == "mlir"]
                 raise UnknownOptionError(f"stage {stage!r} is not MLIR", help=f"its MLIR stages are {', '.join(names)}")
             form = Form(bare, format, params, destinations)
-            compilation = _Run(self, self._symbol(self._entry(entry)), target, schedule, pipeline)(False, None)
+            compilation = _Run(self, self._symbol(self.entry_named(entry)), target, schedule, pipeline)(False, None)
             return exported(compilation.records[pipeline.names[-1]].complete(), form, compilation.context.params)
         except KernelError as error:
             hide_frames(error)
@@ -191,7 +191,8 @@ class Program:
         program._kernels, program._called = {}, None
         return program
 
-    def _entry(self, entry: str | None) -> str:
+    def entry_named(self, entry: str | None) -> str:
+        """Return the function that this names, by default the only one or ``main``; raises `ParseError` for none."""
         names = ", ".join(self.functions) or "none"
         if entry is not None:
             if entry in self.functions:

@@ -98,13 +98,13 @@ def report_on(program: object, entry: str | None, pipeline: str | None, target: 
     names = tuple(filter(_with_way_to(target), COMPARED_PIPELINES)) if pipeline is None else (pipeline,)
     if unknown := [name for name in names if name not in LAST_REFUSALS]:
         raise UnknownOptionError(f"no report on pipeline {unknown[0]!r}", help=f"there is {', '.join(LAST_REFUSALS)}")
-    symbol = program._symbol(program._entry(entry))
+    symbol = program._symbol(program.entry_named(entry))
     problems: dict[str, tuple[Problem, ...]] = {}
     is_hidden: dict[str, bool] = {}
     for name in names:
         problems[name], is_hidden[name] = _problems(program, symbol, name, target)
     rows = [_row(*operation, problems, is_hidden) for operation in _operations(program, symbol, target)]
-    return Report(program._entry(entry), tuple(names), tuple(rows), problems)
+    return Report(program.entry_named(entry), tuple(names), tuple(rows), problems)
 
 
 def _row(name: str, spans: list[Span], problems: dict[str, tuple[Problem, ...]], is_hidden: dict[str, bool]) -> Row:

@@ -58,3 +58,26 @@ def test_options_of_translate_that_do_not_go_together(run, options, message):
     status, out, err = run("translate", *options, "x.mlir")
     assert (status, out) == (2, "")
     assert message in err
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "profile"])
+def test_an_argument_of_another_type_than_the_parameter_is_refused(run, tmp_path, command):
+    file = tmp_path / "f.mlir"
+    file.write_text("func.func @f(%x: tensor<2xf32>, %i: tensor<3xi8>) -> tensor<2xf32> { return %x : tensor<2xf32> }")
+    ways = [] if command == "run" else ["--repeat", "1", "--pipeline", "mlir"]
+    for wrong in ("x=f64[2]", "i=f32[3]", "i=i16[3]"):
+        status, _, err = run(command, str(file), "--arg", wrong, *ways)
+        assert status != 0
+        assert "is a float32[2], not a" in err or "is a int8[3], not a" in err
+    # MLIR's integers have no signs.
+    assert run(command, str(file), "--arg", "x=f32[2]:0..1", "--arg", "i=uint8[3]", *ways)[0] == 0
+
+
+@pytest.mark.parametrize("command", ["emit", "run", "compare", "profile"])
+def test_an_unknown_function_of_a_program_is_refused_with_those_that_are_there(run, tmp_path, command):
+    file = tmp_path / "f.mlir"
+    file.write_text("func.func @first(%x: f32) -> f32 { return %x : f32 }")
+    status, out, err = run(command, f"{file}::frist")
+    assert (status, out) == (1, "")
+    assert "the program has no function 'frist'" in err
+    assert "did you mean 'first'?" in err
