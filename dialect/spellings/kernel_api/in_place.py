@@ -133,8 +133,12 @@ def _added_along(b: Builder, name: str, input: Value, dim: Argument, index: Valu
 
 
 @spelling("torch.index_add Tensor.index_add", ops=ADDING)
-def _(b, input, dim, index, source, *, alpha=1, out=unsupported()):
+def index_add(b, input, dim, index, source, *, alpha=1, out=unsupported()):
     shape = helpers.shape_of(b, input)
+    if not shape and prod(helpers.shape_of(b, index)) == 1 and not helpers.shape_of(b, source):
+        # torch takes a tensor of rank 0 for one of one element.
+        lines = b.reshape(input, (1,)), dim, b.reshape(index, (1,)), b.reshape(source, (1,))
+        return b.reshape(index_add(b, *lines, alpha=alpha), ())
     helpers.require_rank(b, "the index of index_add", index, (1,))
     axis = helpers.one_axis(b, dim, len(shape))
     expected = (*shape[:axis], helpers.shape_of(b, index)[0], *shape[axis + 1 :])
@@ -147,8 +151,11 @@ def _(b, input, dim, index, source, *, alpha=1, out=unsupported()):
 
 
 @spelling("torch.scatter_add Tensor.scatter_add", ops=f"{ADDING} cut")
-def _(b, input, dim, index, src, *, out=unsupported()):
+def scatter_add(b, input, dim, index, src, *, out=unsupported()):
     sizes, shape = helpers.shape_of(b, index), helpers.shape_of(b, input)
+    if not shape and len(sizes) <= 1 and helpers.rank_of(b, src) <= 1:
+        lines = b.reshape(input, (1,)), dim, b.reshape(index, (-1,)), b.reshape(src, (-1,))
+        return b.reshape(scatter_add(b, *lines), ())
     axis = helpers.one_axis(b, dim, len(shape))
     pairs = enumerate(zip(sizes, shape, strict=False))
     is_inside = all(size <= full for position, (size, full) in pairs if position != axis)

@@ -16,8 +16,8 @@ Read in this order:
 - `special_functions.py`: gamma, Bessel and inverse error functions; exponents and neighbours of floats.
 - `torch_functions.py`: torch's composed arithmetic and distances. `torch_indexing.py`: its elements by positions and
   masks, scatters. `torch_losses.py`: its losses and normalisations. `torch_images.py`: its windows, pixel shuffles,
-  interpolation, samples. `torch_statistics.py`: its statistics, comparisons and arrangements. `torch_matrices.py`: its
-  linear algebra, recurrent cells and other networks.
+  interpolation, samples. `torch_pools.py`: its pools with positions, and their inverses. `torch_statistics.py`: its
+  statistics, comparisons and arrangements. `torch_matrices.py`: its linear algebra, recurrent cells and other networks.
 
 Imported by `lowering.frontend`, and `inlined` by `mlirtri.pages`.
 """

@@ -39,6 +39,7 @@ from mlirtri.lowering.frontend.library_functions import (
     torch_indexing,
     torch_losses,
     torch_matrices,
+    torch_pools,
     torch_statistics,
     ufunc_methods,
 )
@@ -124,6 +125,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **torch_indexing.FUNCTIONS,
     **torch_losses.FUNCTIONS,
     **torch_matrices.FUNCTIONS,
+    **torch_pools.FUNCTIONS,
     **torch_statistics.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
@@ -137,7 +139,9 @@ ROUNDED_ONCE = frozenset(
 )
 """Functions of torch that compute halves in float32 and round the result, by name."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
-_OF_TORCH = (torch_functions, torch_images, torch_indexing, torch_losses, torch_matrices, torch_statistics)
+_OF_TORCH = (
+    torch_functions, torch_images, torch_indexing, torch_losses, torch_matrices, torch_pools, torch_statistics,
+)  # fmt: skip
 _FILES = (
     array_functions, definitions, linear_algebra, matrix_factors, special_functions, ufunc_methods, *_OF_RANDOM,
     *_OF_TORCH,
@@ -272,13 +276,19 @@ def _names(loaded: tuple[str, ...]) -> dict[tuple[type, Any], str]:
     return names
 
 
+_PLACES_OF_RETURN_INDICES = {"max_pool": 6, "adaptive_max_pool": 2}
+"""Which positional argument of a pool is `return_indices`, by the name of the kind."""
+
+
 def _has_operation(name: str, arguments: list[Any], keywords: dict[str, Any]) -> bool:
     """Return whether a call is an operation of the dialect: distinct elements alone, sums at single elements."""
     if name.startswith("math."):
         # Python computes it where the numbers are known.
         return not any(isinstance(value, TriValue) for value in [*arguments, *keywords.values()])
-    if name.startswith("torch.nn.functional.max_pool") and not name.endswith("with_indices"):
-        return not (keywords["return_indices"] if "return_indices" in keywords else arguments[6:] and arguments[6])
+    pool = next((kind for kind in _PLACES_OF_RETURN_INDICES if name.startswith(f"torch.nn.functional.{kind}")), None)
+    if pool is not None and not name.endswith("with_indices"):
+        place = _PLACES_OF_RETURN_INDICES[pool]
+        return not (keywords["return_indices"] if "return_indices" in keywords else arguments[place:][:1] == [True])
     if name in ("numpy.unique", "torch.median"):
         return len(arguments) + len(keywords) == 1
     if name not in ("numpy.add.at", "numpy.subtract.at") or len(arguments) < 2:

@@ -8,7 +8,7 @@ Jacobi rotations, singular values from one-sided ones (G. Golub and C. Van Loan,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -284,19 +284,60 @@ def cond(x, p=None):
     return np.linalg.norm(x, p) * np.linalg.norm(inv(x), p)
 
 
-def lstsq(a, b, rcond=None):
+def least_squares(a, right, rcond):
+    """Return the shortest solutions of least squares of a stack of matrices, the ranks and the singular values."""
     u, values, vh = svd(a, False)
-    rows, columns = a.shape
-    limit = np.finfo(values.dtype).eps * max(rows, columns) if rcond is None else rcond
-    is_kept = values > limit * np.max(values)
-    rank = np.count_nonzero(is_kept).astype(np.int32)
+    limit = np.finfo(values.dtype).eps * max(a.shape[-2], a.shape[-1]) if rcond is None else rcond
+    is_kept = values > limit * np.max(values, -1, keepdims=True)
     inverse = np.where(is_kept, 1 / np.where(is_kept, values, 1), 0)
+    x = np.conj(np.swapaxes(vh, -1, -2)) @ (inverse[..., None] * (np.conj(np.swapaxes(u, -1, -2)) @ right))
+    return x, np.count_nonzero(is_kept, -1), values
+
+
+def lstsq(a, b, rcond=None):
+    rows, columns = a.shape
     right = b if b.ndim == 2 else b[:, None]
-    x = np.conj(vh.T) @ (inverse[:, None] * (np.conj(u.T) @ right))
+    x, count, values = least_squares(a, right, rcond)
+    rank = count.astype(np.int32)
     sums = np.sum(np.square(np.abs(right - a @ x)), 0)
     # There are sums of squares only where the columns are independent and fewer than the rows.
     sums = sums[np.full(sums.shape, rank == columns and rows > columns)]
     return x if b.ndim == 2 else x[:, 0], sums, rank, values
+
+
+class LeastSquares(NamedTuple):
+    """The result of `torch.linalg.lstsq`."""
+
+    solution: Any
+    residuals: Any
+    rank: Any
+    singular_values: Any
+
+
+def torch_lstsq(input, b, rcond=None, *, driver=None):
+    if driver is not None and driver != "gelsy":
+        refuse("driver= is 'gelsy', torch's default on a CPU")
+    is_vector = b.ndim == input.ndim - 1
+    x, rank, values = least_squares(input, b[..., None] if is_vector else b, rcond)
+    # Of the driver 'gelsy' torch gives neither residuals nor singular values.
+    return LeastSquares(x[..., 0] if is_vector else x, np.zeros(0, values.dtype), rank, np.zeros(0, values.dtype))
+
+
+def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
+    x = np.moveaxis(A if dtype is None else A.astype(dtype), tuple(dim), (-2, -1))
+    if ord == "nuc":
+        result = np.sum(svdvals(x), -1)
+    elif ord == 2 or ord == -2:
+        values = svdvals(x)
+        result = values[..., 0] if ord == 2 else values[..., -1]
+    elif ord == "fro":
+        result = np.sqrt(np.sum(np.square(np.abs(x)), (-2, -1)))
+    elif ord == 1 or ord == -1 or ord == float("inf") or ord == -float("inf"):
+        sums = np.sum(np.abs(x), -2 if ord == 1 or ord == -1 else -1)
+        result = np.max(sums, -1) if ord > 0 else np.min(sums, -1)
+    else:
+        refuse("ord= is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+    return np.expand_dims(result, tuple(dim)) if keepdim else result
 
 
 def slogdet(a):
@@ -322,6 +363,7 @@ _OF_NUMPY = (qr, eigh, eigvalsh, svd, svdvals, pinv, matrix_rank, cond, lstsq, s
 _OF_TORCH = {
     "qr": torch_qr, "svd": torch_svd, "pinv": torch_pinv, "matrix_rank": torch_matrix_rank, "eigh": eigh,
     "eigvalsh": eigvalsh, "svdvals": svdvals, "cond": cond, "slogdet": slogdet,
+    "lstsq": torch_lstsq, "matrix_norm": matrix_norm,
 }  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"numpy.linalg.{function.__name__}": function for function in _OF_NUMPY},

@@ -105,77 +105,7 @@ def _pair(value):
     return value if isinstance(value, (tuple, list)) else (value, value)
 
 
-# --- pools and where their values were -------------------------------------------------------------------------------
-
-
-def _max_pool(input, axes, kernel_size, stride, padding, dilation, ceil_mode):
-    """Return the largest elements of windows, and their positions in the axes of the image, the first of equal ones."""
-    windows, steps, pads, reaches = [
-        value if isinstance(value, (tuple, list)) else [value] * axes
-        for value in (kernel_size, kernel_size if stride is None else stride, padding, dilation)
-    ]
-    sizes = input.shape[input.ndim - axes :]
-    plans = [pool_axis(*numbers, ceil_mode) for numbers in zip(sizes, windows, steps, pads, reaches, strict=True)]
-    counts = [count for count, _ in plans]
-    lowest = float("-inf") if input.dtype.is_float else np.iinfo(input.dtype).min
-    ends = [(0, 0)] * (input.ndim - axes) + [(pad, high) for pad, (_, high) in zip(pads, plans, strict=True)]
-    image = np.pad(input, ends, constant_values=lowest)
-    values: Any = None
-    numbers: Any = None
-    for offset in tuple(range(product(windows))):
-        places, cut, number, is_inside = offset_in(offset, windows), [slice(None)] * (input.ndim - axes), 0, True
-        for axis in tuple(range(axes)):
-            start = places[axis] * reaches[axis]
-            cut = [*cut, slice(start, start + (counts[axis] - 1) * steps[axis] + 1, steps[axis])]
-            line = [-1 if other == axis else 1 for other in range(axes)]
-            position = (np.arange(counts[axis]) * steps[axis] - pads[axis] + start).reshape(line)
-            number = number * sizes[axis] + position
-            is_inside = is_inside & (position >= 0) & (position < sizes[axis])
-        part = image[tuple(cut)]
-        if values is None:
-            values, numbers = part, np.broadcast_to(np.where(is_inside, number, -1), part.shape)
-        else:
-            is_larger = (part > values) | (part != part) | (numbers < 0)
-            values = np.where(is_inside & is_larger, part, values)  # type: ignore[arg-type]
-            numbers = np.where(is_inside & is_larger, number, numbers)
-    return values, numbers
-
-
-def product(numbers: Sequence[int]) -> int:
-    """Return the product of numbers that are known while compiling."""
-    return int(np.prod(numbers, dtype=np.int64))
-
-
-def offset_in(offset: int, window: Sequence[int]) -> tuple[int, ...]:
-    """Return the position along each axis of an element of a window, by its number in row-major order."""
-    return tuple(int(place) for place in np.unravel_index(offset, tuple(window)))
-
-
-def pool_axis(size: int, window: int, step: int, pad: int, reach: int, rounds_up: bool) -> tuple[int, int]:
-    """Return how many windows of a pool an axis has, and how many elements are missing behind it."""
-    far = reach * (window - 1) + 1
-    count = (size + 2 * pad - far + (step - 1 if rounds_up else 0)) // step + 1
-    # A last window starts inside of the image or the padding before it.
-    count -= bool(rounds_up) and (count - 1) * step >= size + pad
-    return count, max(0, (count - 1) * step + far - size - pad)
-
-
-def max_pool1d(
-    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
-):  # fmt: skip
-    return _max_pool(input, 1, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool2d(
-    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
-):  # fmt: skip
-    return _max_pool(input, 2, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool3d(
-    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
-):  # fmt: skip
-    return _max_pool(input, 3, kernel_size, stride, padding, dilation, ceil_mode)
+# --- pixels and interpolation ----------------------------------------------------------------------------------------
 
 
 def pixel_shuffle(input, upscale_factor):
@@ -242,13 +172,15 @@ def _along(weights, axis, input):
 
 
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    if mode not in ("bilinear", "nearest") or padding_mode not in ("zeros", "border", "reflection"):
-        refuse("it samples in the modes 'bilinear' and 'nearest', with padding by 'zeros', 'border' and 'reflection'")
-    sizes, count = input.shape[2:], input.ndim - 2
+    if mode not in ("bilinear", "nearest", "bicubic") or padding_mode not in ("zeros", "border", "reflection"):
+        refuse("it samples in the modes 'bilinear', 'nearest' and 'bicubic', with padding by 'zeros', 'border' and "
+               "'reflection'")  # fmt: skip
+    sizes, count, aligned = input.shape[2:], input.ndim - 2, bool(align_corners)
     # The last coordinate is that of the first axis.
-    places = [
-        _source(grid[..., count - 1 - axis], sizes[axis], padding_mode, bool(align_corners)) for axis in range(count)
-    ]
+    indices = [_index(grid[..., count - 1 - axis], sizes[axis], aligned) for axis in range(count)]
+    if mode == "bicubic":
+        return _cubic_samples(input, indices, padding_mode, aligned)
+    places = [_inside(indices[axis], sizes[axis], padding_mode, aligned) for axis in range(count)]
     if mode == "nearest":
         return _pixels(input, [np.round(place) for place in places])
     firsts = [np.floor(place) for place in places]
@@ -265,9 +197,29 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     return total.astype(input.dtype)
 
 
-def _source(position, size, padding_mode, align_corners):
-    """Return the index that a coordinate from -1 to 1 stands for, as torch's padding moves it inside."""
-    index = (position + 1) / 2 * (size - 1) if align_corners else ((position + 1) * size - 1) / 2
+def _cubic_samples(input, indices, padding_mode, align_corners):
+    """Return the sums over 4 by 4 pixels around each place, weighted by Keys' filter; padding moves each pixel."""
+    if len(indices) != 2:
+        refuse("the mode 'bicubic' is for images of shape [batch, channels, height, width]")
+    # The axes are the image, the channel, the row and the column of a pixel, and those of the place.
+    offsets = np.array([-1, 0, 1, 2]).reshape(4, 1, 1)
+    pixels, weights = [], []
+    for axis in (0, 1):
+        first = np.floor(indices[axis])[:, None]
+        inside = _inside(first + offsets, input.shape[2 + axis], padding_mode, align_corners)
+        pixels = [*pixels, inside[:, :, None] if axis == 0 else inside[:, None]]
+        weights = [*weights, keys_filter(np, indices[axis][:, None] - first - offsets, -0.75)[:, None]]
+    rows = np.sum(_pixels(input, pixels) * weights[1][:, :, None], axis=3)
+    return np.sum(rows * weights[0], axis=2).astype(input.dtype)
+
+
+def _index(position, size, align_corners):
+    """Return the index that a coordinate from -1 to 1 stands for."""
+    return (position + 1) / 2 * (size - 1) if align_corners else ((position + 1) * size - 1) / 2
+
+
+def _inside(index, size, padding_mode, align_corners):
+    """Return an index as torch's padding moves it inside the image."""
     if padding_mode == "zeros":
         return index
     if padding_mode == "reflection":
@@ -310,18 +262,14 @@ def affine_grid(theta, size, align_corners=None):
     return np.matmul(homogeneous, np.swapaxes(theta, 1, 2)).reshape([theta.shape[0], *sizes, count])
 
 
-COMPILE_TIME = (resampled_axis, interpolation, area_weights, product, offset_in, pool_axis)
+COMPILE_TIME = (resampled_axis, interpolation, area_weights)
 """What Python runs while a kernel compiles."""
 _NAMED: tuple[Callable[..., Any], ...] = (pixel_shuffle, pixel_unshuffle, channel_shuffle)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{function.__name__}": function for function in _NAMED},
     **{
         f"torch.nn.functional.{function.__name__}": function
-        for function in (*_NAMED, unfold, interpolate, grid_sample, affine_grid, max_pool1d, max_pool2d, max_pool3d)
-    },
-    **{
-        f"torch.nn.functional.max_pool{n}d_with_indices": f
-        for n, f in enumerate((max_pool1d, max_pool2d, max_pool3d), 1)
+        for function in (*_NAMED, unfold, interpolate, grid_sample, affine_grid)
     },
 }
 """Inlined functions of torch by qualified name."""

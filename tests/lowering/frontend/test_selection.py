@@ -42,6 +42,18 @@ def added(t, i):
     return square, more[0], more[1], torch.frac(t / 3), least.min, least.max, rows.max, torch.tensor([[1, 2], [3, 4]])
 
 
+def added_to_one(x, i):
+    lines = x.scatter_add(0, i.view(1), x.view(1)), x.index_add(0, i.view(1), x, alpha=3)
+    return x.scatter_add(0, i, x + 1), x.index_add(0, i, x), *lines
+
+
+def test_sums_at_indices_of_rank_0():
+    arguments = torch.tensor(2.5), torch.tensor(0)
+    assert mt.jit(added_to_one)(*arguments) == added_to_one(*arguments) == (6.0, 5.0, 5.0, 10.0)
+    with pytest.raises(IndexError):
+        mt.jit(added_to_one)(torch.tensor(2.5), torch.tensor(1))
+
+
 def same(result, expected):
     assert result.dtype == expected.dtype
     np.testing.assert_allclose(result, expected, rtol=1e-6)

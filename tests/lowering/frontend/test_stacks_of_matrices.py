@@ -10,6 +10,7 @@ import mlirtri as mt
 
 A = np.random.default_rng(3).standard_normal((2, 3, 3, 3))
 WIDE = np.random.default_rng(4).standard_normal((5, 2, 3))
+TALL = np.random.default_rng(6).standard_normal((2, 4, 3))
 
 
 def solved(a, b):
@@ -40,6 +41,17 @@ def wide(a):
     return q, r, values, same, np.linalg.pinv(a), np.linalg.matrix_rank(a), np.linalg.cond(a)
 
 
+def least_squares(a, b):
+    dependent = torch.stack([a[..., 0], a[..., 1], a[..., 0]], -1)
+    stack, short = torch.linalg.lstsq(a, b), torch.linalg.lstsq(dependent, b[..., 0])
+    return *stack, short.solution, short.rank, torch.linalg.lstsq(a[0].mT, b[0, :3]).solution
+
+
+def norms(a):
+    orders = [torch.linalg.matrix_norm(a, p) for p in ("fro", "nuc", 1, -1, 2, float("inf"), -float("inf"))]
+    return torch.stack(orders), torch.linalg.matrix_norm(a, 1, (0, -1), True), torch.linalg.matrix_norm(a, dim=(2, 0))
+
+
 def leaves(value):
     return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
 
@@ -51,6 +63,7 @@ def leaves(value):
         (solved, (A, A[:, :, :, :2])), (inverted, (A, A)), (factored, (A, A)), (wide, (WIDE,)),
         pytest.param(wide, (np.swapaxes(WIDE, 1, 2).copy(),), marks=pytest.mark.slow),
         (inverted, (A[0] + 1j * A[1], A)), (torch_solved, (torch.tensor(A), torch.tensor(A[:1, :, :, :2]))),
+        (least_squares, (torch.tensor(TALL), torch.tensor(TALL[..., 1:] ** 2))), (norms, (torch.tensor(WIDE),)),
     ],
     ids=lambda part: getattr(part, "__name__", ""),
 )  # fmt: skip

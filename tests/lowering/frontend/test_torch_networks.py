@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import mlirtri as mt
-from mlirtri.errors import KernelError, KernelTypeError
+from mlirtri.errors import KernelError, KernelTypeError, KernelValueError
 
 PIPELINES = ["linalg", "relax", "mlir"]
 
@@ -30,6 +30,54 @@ def test_pools_with_indices(pipeline):
     x[0, 1, 2:4, 3] = float("nan")
     x[1] = float("-inf")
     torch.testing.assert_close(mt.jit(pools, pipeline=pipeline)(x), pools(x), equal_nan=True)
+
+
+def covering(x, line):
+    values, places = F.adaptive_max_pool2d(x, (4, None), return_indices=True)
+    volume = F.adaptive_max_pool3d(x[0][None], (3, 1, 8), return_indices=True)
+    return values, places, volume, F.adaptive_max_pool1d(line, 2, True), F.adaptive_max_pool1d(line, 2)
+
+
+def unpooled(x, line):
+    values, places = F.max_pool2d(x, 2, return_indices=True)
+    overlapping = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+    lines = F.max_pool1d(line, 2, return_indices=True)
+    return (
+        F.max_unpool2d(values, places, 2),
+        F.max_unpool2d(values, places, 2, output_size=x.size()),
+        F.max_unpool2d(*overlapping, 3, 2, 1, output_size=(7, 8)),
+        F.max_unpool1d(*lines, 2),
+    )
+
+
+@pytest.mark.parametrize("function", [covering, unpooled])
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_adaptive_pools_with_indices_and_inverses_of_pools(function, pipeline):
+    # Values of windows that overlap differ, so that the order of the inverse's writes has no effect.
+    x, line = drawn(2, 3, 7, 8), drawn(2, 3, 8, seed=1)
+    x[0, 0, 0] = x[0, 1, 2:4, 3] = float("nan") if function is covering else 9.0
+    torch.testing.assert_close(mt.jit(function, pipeline=pipeline)(x, line), function(x, line), equal_nan=True)
+
+
+def test_inverses_of_pools_check_positions_and_sizes():
+    values, places = torch.ones(1, 1, 2, 2), torch.tensor([[[[0, 3], [8, 16]]]])
+    with pytest.raises(KernelValueError, match="an index of max_unpool is outside of its output"):
+        mt.jit(lambda x, i: F.max_unpool2d(x, i, 2))(values, places)
+    with pytest.raises(KernelTypeError, match="an axis of 6, which is no more than a step of 2 from 4"):
+        mt.jit(lambda x, i: F.max_unpool2d(x, i, 2, output_size=(4, 6)))(values, places)
+
+
+def bicubic(image, grid):
+    ways = ("zeros", True), ("border", False), ("reflection", False)
+    return [F.grid_sample(image, grid, "bicubic", padding, aligned) for padding, aligned in ways]
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir", pytest.param("relax", marks=pytest.mark.slow)])
+def test_bicubic_samples(pipeline):
+    # Some places are far outside of the image.
+    image, grid = drawn(2, 2, 5, 6), drawn(2, 3, 4, 2, seed=1) * 1.5
+    ours = mt.jit(bicubic, pipeline=pipeline)(image, grid)
+    torch.testing.assert_close(ours, bicubic(image, grid), rtol=1e-5, atol=1e-5)
 
 
 def trained(x, mean, variance, weight):
