@@ -147,8 +147,9 @@ def _binary(op: str):
         order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
         operands = computed_in(b, dtype, x1, x2)
-        dtype = b.type_of(operands[0]).dtype
-        if op == "power" and type(x2) is float and x2 == 0.5 and dtype.is_float and not dtype.is_half:
+        is_root = op == "power" and type(x2) is float and x2 == 0.5
+        kind = b.type_of(operands[0]) if is_root else None
+        if kind is not None and kind.dtype.is_float and not kind.dtype.is_half:
             # NumPy takes the root, which is NaN at -inf, but of halves and complex numbers.
             return b.sqrt(operands[0])
         return getattr(b, op)(*operands)
