@@ -21,6 +21,8 @@ from mlirtri.language.names import Tensor
 from mlirtri.lowering.core.target import Target
 
 _TYPED = re.compile(r"(?:(?:mlirtri|mt|torch|np|numpy)\.)?(\w+)\s*(?:\[([\d\s,]*)\])?\s*(?::(.*))?", re.DOTALL)
+_NAME = re.compile(r"[\w./][\w.:/-]*")
+"""Of a parameter, or of the input of a model."""
 _AMBIGUOUS = {"float": "f32 or f64", "int": "i32 or i64", "complex": "complex64 or complex128"}
 """Names of dtypes that are of one width in NumPy and of another in torch or C."""
 _DIGITS = 19
@@ -36,10 +38,13 @@ Bounds = tuple[Any, Any]
 
 
 def parse_argument(text: str) -> tuple[str, Any]:
-    """Return name and value of one ``NAME=VALUE`` or ``KERNEL.NAME=VALUE``; raises `KernelValueError`."""
+    """Return name and value of one ``NAME=VALUE`` or ``KERNEL.NAME=VALUE``; raises `KernelValueError`.
+
+    Inputs of models have names such as ``input.1`` and ``images:0``, which are no identifiers.
+    """
     name, equals, value = text.partition("=")
     name = name.strip()
-    if not equals or not all(part.isidentifier() for part in name.split(".")):
+    if not equals or not _NAME.fullmatch(name):
         raise KernelValueError(f"{text!r} is not NAME=VALUE", help=_ARGUMENT_FORMS)
     return name, _value(name, value.strip())
 

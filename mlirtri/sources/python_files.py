@@ -148,7 +148,13 @@ def arguments_of_each(subjects: Sequence[object], arguments: Mapping[str, object
     kernels = [subject for subject in subjects if isinstance(subject, JitFunction)]
     if len(kernels) == len(subjects) > 1:
         _check_that_one_takes(kernels, arguments)
-    return [_taken(subject, arguments, len(subjects) > 1) for subject in subjects]
+    of_kernels = tuple(f"{kernel.__name__}." for kernel in kernels)
+    # The inputs of a model may have dots in their names.
+    of_others = {name: value for name, value in arguments.items() if not name.startswith(of_kernels)}
+    return [
+        _taken(subject, arguments, len(subjects) > 1) if isinstance(subject, JitFunction) else of_others
+        for subject in subjects
+    ]
 
 
 def _check_that_one_takes(kernels: Sequence[JitFunction], arguments: Mapping[str, Any]) -> None:
@@ -166,10 +172,8 @@ def _check_that_one_takes(kernels: Sequence[JitFunction], arguments: Mapping[str
             raise ArgumentMismatchError(f"no kernel has a parameter {name!r}", help=hint)
 
 
-def _taken(subject: Any, arguments: Mapping[str, Any], is_shared: bool) -> dict[str, Any]:
+def _taken(subject: JitFunction, arguments: Mapping[str, Any], is_shared: bool) -> dict[str, Any]:
     shared = {name: value for name, value in arguments.items() if "." not in name}
-    if not isinstance(subject, JitFunction):
-        return shared
     if is_shared:
         parameters = subject.signature.parameters
         shared = {name: value for name, value in shared.items() if name in parameters}

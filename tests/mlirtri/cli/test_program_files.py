@@ -81,3 +81,22 @@ def test_an_unknown_function_of_a_program_is_refused_with_those_that_are_there(r
     assert (status, out) == (1, "")
     assert "the program has no function 'frist'" in err
     assert "did you mean 'first'?" in err
+
+
+@pytest.mark.parametrize("name", ["input.1", "images:0", "/encoder/x", "0"])
+def test_inputs_of_models_whose_names_are_no_identifiers_are_given_sizes(run, tmp_path, name):
+    onnx = pytest.importorskip("onnx")
+    value, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node("Relu", [name], ["y"])
+    [x, y] = (value(each, onnx.TensorProto.FLOAT, ["batch", 4]) for each in (name, "y"))
+    graph = onnx.helper.make_graph([node], "net", [x], [y])
+    file = tmp_path / "net.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), file)
+    _, _, err = run("run", str(file))
+    assert f"say --arg {name}=float32[…]" in err
+    status, out, err = run("run", str(file), "--arg", f"{name}=float32[2,4]")
+    assert status == 0, err
+    assert "result: float32[2, 4]" in out
+    given = ["--arg", f"{name}=f32[3,4]", "--pipeline", "mlir", "--repeat", "1"]
+    status, out, err = run("compare", str(file), *given)
+    assert status == 0, err
+    assert f"net({name}: float32[3, 4]) on cpu" in out
