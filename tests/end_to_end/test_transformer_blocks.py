@@ -144,7 +144,7 @@ class Gemma2(Llama):
 
     def __init__(self):
         super().__init__()
-        self.scales = nn.Parameter(torch.randn(4, WIDTH))
+        self.scales = nn.ParameterList(torch.randn(WIDTH) for _ in range(4))
 
     def norm(self, x, number):
         return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * (1 + self.scales[number])
@@ -155,7 +155,8 @@ class Gemma2(Llama):
         q, k = (rotated(in_heads(project(y)), angles) for project in (self.queries, self.keys))
         k, v = (self.repeated(heads) for heads in (k, in_heads(self.values(y))))
         scores = torch.tanh(q @ k.transpose(2, 3) * SIZE**-0.5 / 50) * 50
-        y = torch.softmax(scores + torch.full((LENGTH, LENGTH), -torch.inf).triu(1), -1) @ v
+        is_seen = (x.new_zeros(LENGTH).cumsum(0) == 0) & torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+        y = torch.softmax(scores + torch.where(is_seen, 0.0, -torch.inf), -1) @ v
         x = x + self.norm(self.merge(y.transpose(1, 2).reshape(1, LENGTH, WIDTH)), 1)
         y = self.norm(x, 2)
         return x + self.norm(self.narrow(F.gelu(self.gate(y), approximate="tanh") * self.widen(y)), 3)
