@@ -246,6 +246,10 @@ class KernelOverflowError(KernelArithmeticError, OverflowError):
     """An `OverflowError` that a kernel raises."""
 
 
+class IntegerBoundsError(KernelValueError, KernelOverflowError):
+    """A Python int, known at compile time, that the dtype of the other operand or of an array does not hold."""
+
+
 class ArgumentMismatchError(KernelError, TypeError):
     """Call arguments that do not fit the kernel's signature; all mismatches are in one message."""
 

@@ -15,7 +15,7 @@ from mlirtri.dialect.promotion.numpy_rule import numpy_plan
 from mlirtri.dialect.promotion.plan import BOOL, FLOAT32, INT64, WEAK_DTYPES, Operand, Plan, refuse
 from mlirtri.dialect.promotion.tables import COMPARISONS, LOGICAL, PREDICATES, SCALAR_OPS
 from mlirtri.dialect.promotion.torch_rule import torch_common_dtype, torch_plan
-from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError
+from mlirtri.errors import IntegerBoundsError, KernelDivisionError, KernelTypeError, KernelValueError
 
 __all__ = ["Operand", "Plan", "common_dtype", "default_dtype", "result_dtypes"]
 
@@ -98,7 +98,7 @@ def _check_values(semantics: str, op: str, operands: Sequence[Operand], plan: Pl
             continue
         outside_all = semantics == "torch" and not -(2**63) <= value < 2**64
         if outside_all or (checked and dtype.is_integer and not dtype.holds(value)):
-            raise KernelValueError(
+            raise IntegerBoundsError(
                 f"Python int {value} does not fit {dtype}",
                 help=f"cast the tensor to a wider dtype, or write a value that {dtype} holds",
             )

@@ -263,7 +263,7 @@ class _Merge:
                 KernelTypeError(
                     f"after this `if`, {_shown(name)} would be one of {differs}",
                     self.spans[0],
-                    help="give it one shape and dtype in both arms",
+                    help=_how_to_merge(x, y),
                     notes=(Note("the other arm is here", self.spans[1]),),
                 )
             )
@@ -329,6 +329,13 @@ class _Merge:
                     sides.append(merging.packed(self.context.b, side, merged_kind))
             self.yielded += zip(*sides, strict=True)
         return _Pending(x, tuple(kinds))
+
+
+def _how_to_merge(x: Any, y: Any) -> str:
+    """Return what to write instead of a branch after which a name would hold one of two values that do not merge."""
+    if isinstance(x, str) and isinstance(y, str):
+        return "no kernel holds a text: give a number in both arms, and choose the text by it after the call"
+    return "give it one shape and dtype in both arms"
 
 
 def _shown(name: str) -> str:

@@ -204,6 +204,13 @@ def test_branches_that_disagree_show_both_locations(tmp_path, body, message, not
     assert error.notes[0].span.line != error.span.line
 
 
+def test_texts_of_two_arms_are_refused_with_what_to_write(tmp_path):
+    function, *_ = kernel_of(tmp_path, "    y = 'low'\n    if x[0, 0] > 0:\n        ⟦y = 'high'⟧\n    return y")
+    with pytest.raises(errors.KernelTypeError) as caught:
+        mt.jit(function)(X)
+    assert "choose the text by it after the call" in caught.value.help
+
+
 def test_a_range_of_several_lines_is_underlined_to_the_end_of_the_first(tmp_path):
     file = tmp_path / "source.py"
     file.write_text("y = f([a,  \n   b])\n")

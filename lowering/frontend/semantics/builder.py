@@ -22,7 +22,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import KernelValue, TriBuilder, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.dialect.promotion.dtype_rules import Operand
-from mlirtri.errors import KernelDivisionError, KernelTypeError, KernelValueError, Span
+from mlirtri.errors import IntegerBoundsError, KernelDivisionError, KernelTypeError, KernelValueError, Span
 from mlirtri.lowering.frontend.semantics.debugging import DevicePrints, mark_check
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import IndexArithmetic, aligned
 from mlirtri.lowering.frontend.semantics.index_checks import CountedLoop, check_indices
@@ -155,7 +155,7 @@ class Language:
             return
         if self.semantics == "torch" and dtype.is_unsigned and dtype.holds(-int(number)):
             return
-        raise KernelValueError(
+        raise IntegerBoundsError(
             f"Python int {number} does not fit {dtype}", help=f"write a value that {dtype} holds, or use a wider dtype"
         )
 

@@ -79,3 +79,7 @@ def test_arithmetic_of_unsigned_integers_wraps(dtype, pipeline):
     seeds = np.array([1, 5, np.iinfo(dtype).max - 7], dtype)
     for result, expected in zip(mt.jit(generator, pipeline=pipeline)(seeds), generator(seeds), strict=True):
         np.testing.assert_array_equal(result, expected, strict=True)
+
+
+def test_ints_of_run_time_wrap():
+    assert mt.jit(lambda a, n: a + int(n[0]))(np.zeros(2, np.uint8), np.array([300])).tolist() == [44, 44]

@@ -12,6 +12,7 @@ from numpy_kernel_checks import compare_results
 from program_runner import load
 
 import mlirtri as mt
+from mlirtri.errors import IntegerBoundsError
 
 SQUARE = np.arange(20.0).reshape(4, 5)
 VECTOR = np.array([3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0])
@@ -291,7 +292,7 @@ def test_ints_that_do_not_fit_are_refused(statement, make, tmp_path):
     function = load(f"def program(a):\n    {statement}\n    return a\n", tmp_path).program
     small = make([5, 250, 44])
     small = small.to(torch.uint8) if make is torch.tensor else small.astype(np.uint8)
-    with pytest.raises(mt.KernelError, match="Python int 300 does not fit uint8"):
+    with pytest.raises(IntegerBoundsError, match="Python int 300 does not fit uint8"):
         mt.jit(function)(small)
 
 
@@ -303,7 +304,7 @@ def test_new_arrays_refuse_ints_that_do_not_fit():
         lambda a: a.fill(300),
         lambda a: np.uint8(300) + a,
     ):
-        with pytest.raises(mt.KernelError, match=r"Python int (300|-1) does not fit uint8"):
+        with pytest.raises(OverflowError, match=r"Python int (300|-1) does not fit uint8"):
             mt.jit(function)(np.zeros(3, np.uint8))
 
 
