@@ -325,6 +325,7 @@ def torch_lstsq(input, b, rcond=None, *, driver=None):
 
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     x = np.moveaxis(A if dtype is None else A.astype(dtype), tuple(dim), (-2, -1))
+    result: Any = None
     if ord == "nuc":
         result = np.sum(svdvals(x), -1)
     elif ord == 2 or ord == -2:
@@ -334,7 +335,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
         result = np.sqrt(np.sum(np.square(np.abs(x)), (-2, -1)))
     elif ord == 1 or ord == -1 or ord == float("inf") or ord == -float("inf"):
         sums = np.sum(np.abs(x), -2 if ord == 1 or ord == -1 else -1)
-        result = np.max(sums, -1) if ord > 0 else np.min(sums, -1)
+        result = np.max(sums, -1) if ord == 1 or ord == float("inf") else np.min(sums, -1)
     else:
         refuse("ord= is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     return np.expand_dims(result, tuple(dim)) if keepdim else result

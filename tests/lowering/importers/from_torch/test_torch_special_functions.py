@@ -75,3 +75,17 @@ def test_logcumsumexp_of_complex_numbers():
     z[1, 2] = complex(torch.inf, 0.5)
     kernel = mt.from_torch(lambda z: (torch.logcumsumexp(z, 1), torch.logcumsumexp(z[1:, 3], -1)), (z,)).compile()
     torch.testing.assert_close(kernel(z), (torch.logcumsumexp(z, 1), torch.logcumsumexp(z[1:, 3], -1)))
+
+
+def test_clamp_keeps_the_sign_of_zero():
+    def clamped(x):
+        return x.clamp(min=0.0), x.clamp(min=-0.0), x.clamp(max=0.0), x.clamp(0.0, 1.0), torch.nn.functional.relu6(x)
+
+    class Clamped(torch.nn.Module):
+        def forward(self, x):
+            return clamped(x)
+
+    x = torch.tensor([-0.0, 0.0, -2.0, 2.0, float("inf"), float("nan")])
+    for ours, eager in zip(mt.from_torch(Clamped(), (x,))(x), clamped(x), strict=True):
+        torch.testing.assert_close(ours, eager, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(ours.signbit()[:5], eager.signbit()[:5])

@@ -128,9 +128,14 @@ def clamp(x: Tensor, min: Scalar = None, max: Scalar = None) -> Tensor:  # noqa:
     if not kind.is_floating_point:
         return clamp_integers(x, min, max)
     result = x.to(kind)
+    # Of -0.0 and 0.0, which are equal, the element stays, as in eager; `torch.maximum` takes the second.
     if min is not None:
-        result = torch.maximum(result, _as_tensor(min, result))
-    return result if max is None else torch.minimum(result, _as_tensor(max, result))
+        limit = _as_tensor(min, result)
+        result = torch.where((result >= limit) | torch.isnan(result), result, limit)
+    if max is not None:
+        limit = _as_tensor(max, result)
+        result = torch.where((result <= limit) | torch.isnan(result), result, limit)
+    return result
 
 
 @decomposes(aten.clamp_max.Tensor)
