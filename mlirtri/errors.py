@@ -170,7 +170,7 @@ def error_class(name: str) -> type[Exception]:
 
     The name may come from a file, so it is a class that a message and a span suffice for, and nothing else.
     """
-    kind = globals().get(name) or getattr(builtins, name)
+    kind = globals().get(name) or getattr(builtins, name, None) or __getattr__(name)
     if not isinstance(kind, type) or not issubclass(kind, _NAMED) or issubclass(kind, _UNNAMED):
         raise AttributeError(name)
     return kind
@@ -395,9 +395,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from numpy.linalg import LinAlgError
 
-    class KernelLinearAlgebraError(KernelValueError, LinAlgError):
-        """A matrix that is singular, or not positive definite, where the library raises."""
-
-    KernelLinearAlgebraError.__qualname__ = name
-    globals()[name] = KernelLinearAlgebraError
-    return KernelLinearAlgebraError
+    meaning = "A matrix that is singular, or not positive definite, where the library raises."
+    kind = globals()[name] = type(name, (KernelValueError, LinAlgError), {"__doc__": meaning})
+    return kind

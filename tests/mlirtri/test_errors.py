@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
-import traceback
 
 import numpy as np
 import pytest
@@ -383,20 +382,3 @@ def test_negative_integer_powers_raise_as_numpy_does():
     with pytest.raises(errors.KernelValueError, match="negative integer powers"):
         power(N, np.array([1, -1, 2], np.int32))
     assert np.array_equal(power(N, N), N**N)
-
-
-@pytest.mark.parametrize(
-    ("name", "suggestion"),
-    [("Kernl", "'Kernel'"), ("from_onx", "'from_onnx'"), ("flaot32", "'float32'"), ("softmx", "'softmax'")],
-)
-def test_a_missing_name_of_the_package_has_suggestions(name, suggestion):
-    with pytest.raises(AttributeError) as caught:
-        getattr(mt, name)
-    assert str(caught.value).startswith(f"module 'mlirtri' has no attribute {name!r}: did you mean {suggestion}")
-    assert "Did you mean" not in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_missing_name_like_no_other():
-    with pytest.raises(AttributeError, match=r"has no attribute 'qqq': dir\(mlirtri\) lists them$"):
-        mt.qqq
-    assert {"compare", "from_jax", "Stage", "exp", "static_print"} <= set(dir(mt))
