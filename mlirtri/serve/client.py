@@ -37,7 +37,7 @@ _WHEN_LOADED = (
 LENGTH = struct.Struct("!Q")
 READY = b"R"
 """What a process of the server sends first, which is going to read the request."""
-_ANSWER_SECONDS = 5
+ANSWER_SECONDS = 5
 """How long a server may take to fork. One that is stopped, as by Control-Z, answers never."""
 
 
@@ -97,7 +97,7 @@ def _asked(connection: socket.socket, program: str, arguments: list[str]) -> int
         "environment": dict(os.environ),
     }  # fmt: skip
     try:
-        connection.settimeout(_ANSWER_SECONDS)
+        connection.settimeout(ANSWER_SECONDS)
         # Files that are sent to a server which is stopped stay open there: whoever reads our output would wait.
         received(connection, len(READY))
         text = json.dumps(request).encode()

@@ -23,7 +23,7 @@ from typing import Any
 from mlirtri.compiler.versions import sources_digest
 from mlirtri.errors import KernelError
 from mlirtri.lowering.pipelines import PIPELINE_STAGES
-from mlirtri.serve.client import LENGTH, READY, address, connect, received, user_of
+from mlirtri.serve.client import ANSWER_SECONDS, LENGTH, READY, address, connect, received, user_of
 
 Commands = Mapping[str, Callable[[list[str]], int]]
 """By program, the function that runs a command line and returns its exit status."""
@@ -67,12 +67,13 @@ def _report(path: Path, ready: int | None) -> None:
 
 
 def is_running(path: Path) -> bool:
-    """Return whether a server of this user answers at the path."""
+    """Return whether a server of this user answers at the path; one whose sources have changed ends instead."""
     try:
-        connect(path).close()
+        with connect(path) as connection:
+            connection.settimeout(ANSWER_SECONDS)
+            return connection.recv(len(READY)) == READY
     except OSError:
         return False
-    return True
 
 
 def _detached() -> int:

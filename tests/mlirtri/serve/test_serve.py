@@ -9,9 +9,12 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
+
+from mlirtri.serve.server import is_running
 
 KERNELS = """
 import gc
@@ -188,3 +191,22 @@ def test_a_folder_that_cannot_be_written_is_an_error_before_anything_is_loaded(s
     assert "there can be no socket" in done.stderr
     assert "help: XDG_CACHE_HOME names another folder" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_server_whose_sources_have_changed_is_none(tmp_path):
+    """It closes the connection and ends: `mlirtri serve` then starts another one."""
+    path = tmp_path / "server.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+
+        def answer() -> None:
+            for text in (b"", b"R"):
+                with listening.accept()[0] as connection:
+                    connection.sendall(text)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert [is_running(path), is_running(path)] == [False, True]
+        thread.join()
+    assert not is_running(path)
