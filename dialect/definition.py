@@ -156,7 +156,7 @@ all takes 3.5 ms, which is a tenth of a small kernel's time in MLIR and in Pytho
 
 
 def new_context() -> ir.Context:
-    """Return a context with `tri` registered; one per compilation, since threads do not share contexts."""
+    """Return a context with `tri` registered, for one thread; compilations of kernels share `working_context`."""
     context = _upstream_context()
     load(context)
     return context

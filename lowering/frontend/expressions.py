@@ -26,10 +26,11 @@ from mlirtri.lowering.frontend.argument_sizes import named_size
 from mlirtri.lowering.frontend.containers import container_method, item, latest
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.indexing.reads import element, rows
-from mlirtri.lowering.frontend.indexing.sequences import chosen, is_position
+from mlirtri.lowering.frontend.indexing.sequences import chosen
 from mlirtri.lowering.frontend.library_calls import spelled, tensor_attribute
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold
+from mlirtri.lowering.frontend.semantics.axes import is_run_time_integer
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import from_outside
 from mlirtri.lowering.frontend.semantics.storage import current
@@ -190,7 +191,7 @@ def visit_subscript(context: FunctionContext, node: ast.Subscript) -> KernelValu
         return owner[index]
     if isinstance(owner, TriValue):
         return _element(context.b, owner, index if isinstance(index, tuple) else (index,))
-    if isinstance(owner, (tuple, list)) and is_position(index):
+    if isinstance(owner, (tuple, list)) and is_run_time_integer(index):
         return chosen(context.b, owner, index)
     if isinstance(owner, (tuple, list, str, dict)):
         return item(owner, index)

@@ -17,6 +17,7 @@ from mlirtri.lowering.frontend.context import FunctionContext, function_named, v
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing.reads import element
 from mlirtri.lowering.frontend.operators import binary
+from mlirtri.lowering.frontend.semantics.axes import is_run_time_integer
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, View
 from mlirtri.lowering.frontend.semantics.storage import current
@@ -123,8 +124,7 @@ def _range_call(context: FunctionContext, node: ast.Call) -> Iterable:
     if not 1 <= len(arguments) <= 3:
         raise KernelTypeError(f"range takes 1 to 3 arguments, got {len(arguments)}", context.span(node))
     for bound in arguments:
-        is_integer = isinstance(bound, TriValue) and not bound.type.rank and bound.type.dtype.is_integer
-        if not is_integer and (isinstance(bound, TriValue) or not hasattr(type(bound), "__index__")):
+        if not is_run_time_integer(bound) and (isinstance(bound, TriValue) or not hasattr(type(bound), "__index__")):
             is_array = isinstance(bound, TriValue) and bound.type.rank
             help = "write range(len(x)), or `for element in x`" if is_array else "convert it by int(…)"
             raise KernelTypeError(f"range takes integers, got {describe(bound)}", context.span(node), help=help)

@@ -147,14 +147,18 @@ def _binary(op: str):
         order=unsupported("K"), dtype=None, subok=unsupported(True), signature=unsupported(),
     ):  # fmt: skip
         operands = computed_in(b, dtype, x1, x2)
-        is_root = op == "power" and type(x2) is float and x2 == 0.5
-        kind = b.type_of(operands[0]) if is_root else None
-        if kind is not None and kind.dtype.is_float and not kind.dtype.is_half:
-            # NumPy takes the root, which is NaN at -inf, but of halves and complex numbers.
-            return b.sqrt(operands[0])
+        if op == "power" and type(x2) is float and x2 == 0.5:
+            return _half_power(b, *operands)
         return getattr(b, op)(*operands)
 
     return function
+
+
+def _half_power(b: Builder, base: Value, exponent: Value) -> Value:
+    """Return the power 0.5: of floats but halves the root, which is NaN at -inf, as NumPy has it."""
+    kind = b.type_of(base)
+    has_root = kind is not None and kind.dtype.is_float and not kind.dtype.is_half
+    return b.sqrt(base) if has_root else b.power(base, exponent)
 
 
 def _comparison(op: str):

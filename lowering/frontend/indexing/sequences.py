@@ -23,11 +23,6 @@ from mlirtri.lowering.frontend.semantics.merging import kind
 from mlirtri.lowering.frontend.semantics.storage import as_new_array, either
 
 
-def is_position(index: object) -> bool:
-    """Return whether an index is one integer that is known at run time only."""
-    return isinstance(index, TriValue) and not index.type.rank and index.type.dtype.is_integer
-
-
 def chosen(b: Language, values: Sequence[Any], index: TriValue) -> Any:
     """Return the element at a position of run time; raises `KernelTypeError` for elements of several kinds."""
     if not values:

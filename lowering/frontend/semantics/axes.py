@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import KernelValue, TriValue
@@ -24,6 +24,11 @@ def is_index(value: object) -> bool:
     if isinstance(value, TriValue):
         return not value.type.rank and value.type.dtype.is_integer
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_run_time_integer(x: KernelValue) -> TypeGuard[TriValue]:
+    """Return whether a value is one integer that is known at run time only: no bool, no array."""
+    return isinstance(x, TriValue) and not x.type.rank and x.type.dtype.is_integer
 
 
 def integer(x: KernelValue, label: str) -> int:

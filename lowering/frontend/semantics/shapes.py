@@ -13,7 +13,16 @@ from mlirtri.dialect.base.tensor_type import shown_shape
 from mlirtri.dialect.builder import KernelValue, TensorLike, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.errors import KernelTypeError, KernelValueError
-from mlirtri.lowering.frontend.semantics.axes import AxesLike, ShapeLike, SizeLike, axes_of, axis_of, integer, integers
+from mlirtri.lowering.frontend.semantics.axes import (
+    AxesLike,
+    ShapeLike,
+    SizeLike,
+    axes_of,
+    axis_of,
+    integer,
+    integers,
+    is_run_time_integer,
+)
 from mlirtri.lowering.frontend.semantics.builder import Language, dtype_or_none, language
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, same_sizes
 
@@ -102,7 +111,7 @@ def sizes_of(b: Language, shape: ShapeLike) -> tuple[int | Size, ...]:
 def _size(b: Language, part: Any) -> int | Size:
     if is_dynamic(part):
         return part.simplified()
-    if isinstance(part, TriValue) and not part.type.rank and part.type.dtype.is_integer:
+    if is_run_time_integer(part):
         return b.indices.size_of(part).simplified()
     return integer(part, "a size")
 

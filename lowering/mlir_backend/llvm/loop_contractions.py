@@ -123,11 +123,16 @@ def _nest_around(addition: ir.Operation) -> _Nest | None:
     loads = [load for load in found if load is not None]
     if len(stores) != 1 or len(loads) != 2 or loads[0] == loads[1]:
         return None
+    total = defined_by(_total_of(addition), "memref.load")
+    if total is None or definition(stores[0].operands[0]) != addition:
+        return None
     if len([step for step in _inside(outermost) if step.name == "memref.load"]) != 3:
         return None
-    left, right = (_access(load.operands[0], list(load.operands)[1:], indices, outermost) for load in loads)
+    left, right, before = (
+        _access(load.operands[0], list(load.operands)[1:], indices, outermost) for load in (*loads, total)
+    )
     out = _access(stores[0].operands[1], list(stores[0].operands)[2:], indices, outermost)
-    if left is None or right is None or out is None:
+    if left is None or right is None or out is None or out != before:
         return None
     written = buffer_behind(out.buffer)
     if any(buffer_behind(access.buffer) == written for access in (left, right)):
