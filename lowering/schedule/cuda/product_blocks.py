@@ -74,13 +74,7 @@ def _blocks(contraction: Contraction) -> Stmt | None:
     left, right = narrow(contraction.left), narrow(contraction.right)
     kind = None if left is None or right is None else MULTIPLICATIONS.get((left[0], right[0]))
     axes = (contraction.rows, contraction.columns, contraction.reduced)
-    if (
-        left is None
-        or right is None
-        or kind is None
-        or kind.sums != contraction.dtype
-        or len(contraction.private) > MOST_NAMES
-    ):
+    if left is None or right is None or kind is None or kind.sums != contraction.dtype:
         return None
     if len(contraction.batch) > 1 or len(contraction.private) > MOST_NAMES:
         return None
