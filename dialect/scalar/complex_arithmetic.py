@@ -257,14 +257,14 @@ def expm1(z: Scalar) -> Scalar:
 
 
 def log(z: Scalar) -> Scalar:
-    """Return log |z| + i arg z; near the unit circle from |z|² - 1 of the parts, elsewhere from their ratio."""
+    """Return log |z| + i arg z; near the unit circle from |z|² - 1, elsewhere from the ratio of the parts."""
     real, imaginary = parts(z)
     first, second = s.absolute(real), s.absolute(imaginary)
     large, small = s.maximum(first, second), s.minimum(first, second)
-    one, half = literal(real, 1.0), literal(real, 0.5)
+    half = literal(real, 0.5)
     ratio = s.divide(small, large)
     far = s.add(REAL["log"](large), s.multiply(half, REAL["log1p"](square(ratio))))
-    excess = s.add(s.multiply(s.subtract(large, one), s.add(large, one)), square(small))
+    excess = _square_of_length_minus_one(large, small)
     near = s.multiply(half, REAL["log1p"](excess))
     is_near = s.compare("lt", s.absolute(excess), half)
     # The ratio is NaN for 0 and for infinities.
@@ -272,6 +272,14 @@ def log(z: Scalar) -> Scalar:
     at_extreme = s.select(any_part(s.is_infinite)(z), literal(real, float("inf")), REAL["log"](large))
     size = s.select(extreme, at_extreme, s.select(is_near, near, far))
     return create(size, s.atan2(imaginary, real))
+
+
+def _square_of_length_minus_one(large: Scalar, small: Scalar) -> Scalar:
+    """Return large² + small² - 1, of fp32 computed in fp64: near the unit circle most digits cancel."""
+    wide = DTYPES["float64"]
+    a, b = s.cast(large, wide), s.cast(small, wide)
+    one = literal(a, 1.0)
+    return s.cast(s.add(s.multiply(s.subtract(a, one), s.add(a, one)), square(b)), large.dtype)
 
 
 def log1p(z: Scalar) -> Scalar:

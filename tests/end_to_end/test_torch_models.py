@@ -19,7 +19,7 @@ MODELS = Path(__file__).parents[2] / "examples" / "models"
 NETWORKS = {
     "resnet": lambda: (ResNet18(8, 10), torch.randn(1, 3, 32, 32)),
     "mobilenet": lambda: (MobileNet(0.25, 10), torch.randn(1, 3, 32, 32)),
-    "gpt2": lambda: (GPT2(100, 16, 32, 4, 2), torch.randint(0, 100, (2, 8))),
+    "gpt2": lambda: (GPT2(100, 16, 32, 4, 1), torch.randint(0, 100, (2, 8))),
 }
 
 

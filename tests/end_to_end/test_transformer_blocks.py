@@ -201,10 +201,10 @@ def compiled(block: type[nn.Module]):
 # Norms of heads and norms behind products are rows of their own; what makes the table of angles runs once.
 @pytest.mark.parametrize(
     ("block", "kernels"),
-    [(GPT2, 7), (BERT, 7), (Llama, 7), (Gemma2, 8)]
+    [(GPT2, 7), (Gemma2, 8)]
     + [
         pytest.param(*case, marks=pytest.mark.slow)
-        for case in ((ViT, 7), (Encoder, 7), (Whisper, 7), (Phi, 7), (Qwen3, 9))
+        for case in ((ViT, 7), (Encoder, 7), (BERT, 7), (Whisper, 7), (Llama, 7), (Phi, 7), (Qwen3, 9))
     ],
 )
 def test_a_block_is_few_kernels(block, kernels):
@@ -216,7 +216,7 @@ def test_a_block_is_few_kernels(block, kernels):
     assert kernel.ir["scheduled"].count('"mlirtri.schedule": "Attention"') == 1
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "relax"])
+@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("relax", marks=pytest.mark.slow)])
 def test_a_step_of_decoding_is_few_kernels(pipeline):
     torch.manual_seed(0)
     module, cache = Step().eval(), torch.randn(2, 1, GROUPS, LENGTH, SIZE)
@@ -231,7 +231,9 @@ def test_a_step_of_decoding_is_few_kernels(pipeline):
 def test_merged_weights_follow_another_state():
     """Queries, keys and values of new weights are concatenated and packed again."""
     module, x, program = compiled(BERT)
-    program.compile()(x)
+    kernel = program.compile()
+    kernel(x)
+    assert kernel.stats["kernels"] <= 7
     other = BERT().eval()
     program.load_state_dict(other.state_dict())
     with torch.no_grad():

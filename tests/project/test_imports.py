@@ -90,7 +90,7 @@ LAYERS = (
             ),
             "lowering.importers": "lowering.importers.normalize",
             "lowering.importers.from_torch.tracing": "",
-            "lowering.importers.from_torch": "lowering.importers.normalize",
+            "lowering.importers.from_torch": "dialect.scalar lowering.importers.normalize",
             "lowering.importers.from_torch.decompositions.complex_numbers": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions.elementwise": (
                 "lowering.importers.from_torch lowering.importers.from_torch.decompositions.complex_numbers "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from functools import reduce
 
@@ -19,14 +17,9 @@ OPS = TABLE
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the page names math.exp2 and math.cbrt, which came with 3.11")
-def test_the_page_is_the_generated_one():
+def test_the_page_is_the_generated_one_under_any_hash_seed():
+    """Each run of the tests has another seed than the process that wrote the page."""
     assert reference.PAGE.read_text() == reference.page(), "run python -m mlirtri.pages.operations_page --write"
-
-
-def test_the_page_does_not_depend_on_the_hash_seed():
-    command = [sys.executable, "-m", "mlirtri.pages.operations_page"]
-    run = subprocess.run(command, env=os.environ | {"PYTHONHASHSEED": "1"}, capture_output=True, check=True)
-    assert run.stdout == reference.page().encode()
 
 
 def test_every_operation_and_every_spelling_is_on_the_page():

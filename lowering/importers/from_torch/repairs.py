@@ -1,4 +1,4 @@
-"""Rewrite loops and operators that torch-mlir lowers incorrectly, before its lowering to linalg:
+"""Rewrite loops and operators that torch-mlir lowers incorrectly or not at all, before its lowering to linalg:
 
 - loops with the largest int64 as their trip count, which means none, as `scf.while`;
 - a sum of floats with an inferred integer result, which would be rounded, as a float;
@@ -6,6 +6,7 @@
 - tensors quantised by channel, whose integers are all taken as signed, as floats;
 - grid samples of static sizes, in modes "bilinear" and "nearest" padded with zeros, as gathers; others are refused;
 - powers of integers;
+- elementary functions of complex numbers, which have no lowering, by the scalar rules of kernels;
 - bit casts to a dtype of the same width, which have no lowering.
 """
 
@@ -13,8 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, scf
+from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.dialect.scalar.complex_functions import RULES as COMPLEX
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_torch.builder import (
     as_type,
@@ -90,6 +94,24 @@ def _bare(value: ir.Value) -> ir.Value:
 def _torch(value: ir.Value, type_: ir.Type) -> ir.Value:
     source = _NUMBERS.get(str(type_), "builtin_tensor")
     return ir.Operation.create(f"torch_c.from_{source}", [type_], [value]).result
+
+
+COMPLEX_FUNCTIONS = {f"torch.aten.{name}": name for name in (
+    "sqrt", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sigmoid", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+)} | {"torch.aten.pow.Tensor_Tensor": "power"}  # fmt: skip
+"""Elementwise operators that have a scalar rule for complex numbers, with the rule's name."""
+
+
+def rewrite_complex_functions(module: ir.Module) -> None:
+    """Lower elementary functions of complex numbers by the scalar rules of kernels; torch-mlir lowers none of them."""
+    for operation in all_operations(module):
+        if (name := COMPLEX_FUNCTIONS.get(operation.name)) is None:
+            continue
+        dtype = find_dtype(element_of(operation.results[0]))
+        if dtype is not None and dtype.is_complex:
+            with operation.location, ir.InsertionPoint(operation):
+                compute(operation, lambda *z: COMPLEX[name](*(Scalar(value, dtype) for value in z)).value)
 
 
 def rewrite_operators(module: ir.Module) -> None:
@@ -176,9 +198,8 @@ def _elements(literal: ir.Operation) -> ir.DenseElementsAttr:
 
 def _power(operation: ir.Operation) -> None:
     result = operation.results[0]
-    if not element_of(result).startswith("si") or len({value.type for value in (*operation.operands, result)}) > 1:
-        return
-    compute(operation, lambda x, exponent: ir.Operation.create("math.ipowi", [x.type], [x, exponent]).result)
+    if element_of(result).startswith("si") and len({value.type for value in (*operation.operands, result)}) == 1:
+        compute(operation, lambda x, exponent: ir.Operation.create("math.ipowi", [x.type], [x, exponent]).result)
 
 
 BILINEAR, NEAREST = 0, 1

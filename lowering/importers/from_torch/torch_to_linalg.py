@@ -42,7 +42,11 @@ def to_linalg(module: ir.Module, context: CompileContext) -> ir.Module:
 
 
 def _lowered(module: ir.Module, context: CompileContext) -> ir.Module:
-    lowered = run_isolated(module, TO_BACKEND, context)
+    with module.context, ir.Location.unknown():
+        # A copy: `refuse_operators` looks at the module as it was.
+        lowered = module.operation.clone()
+        run_rewrite("complex-functions", repairs.rewrite_complex_functions, lowered, context)
+    lowered = run_isolated(lowered, TO_BACKEND, context)
     with lowered.context, ir.Location.unknown():
         run_rewrite("loops", repairs.rewrite_loops, lowered, context)
         run_rewrite("repairs", repairs.rewrite_operators, lowered, context)

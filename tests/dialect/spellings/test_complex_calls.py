@@ -370,6 +370,12 @@ def of_torch(x):
     )  # fmt: skip
 
 
+def test_logarithms_near_the_unit_circle_keep_their_digits():
+    z = (S / abs(S) * np.float32(1 + 1e-6)).astype(np.complex64)
+    found = mt.jit(lambda z: np.log(z).real, pipeline="mlir")(z)
+    np.testing.assert_allclose(found, np.log(z.astype(np.complex128)).real, rtol=1e-5)
+
+
 @pytest.mark.parametrize("x", [S, A], ids=["complex64", "complex128"])
 def test_torchs_functions(x):
     x = torch.from_numpy(x)

@@ -105,7 +105,9 @@ def test_modules_of_the_user_are_in_the_file(capsys, tmp_path):
         Path(name).write_text(text)
     np.save("wrong.npy", np.zeros(3, np.float32))
     # The command tries it where nothing else is, and its status says whether it fails there, too.
-    assert run_command(["repro", "user.py", "--check-against=wrong.npy", "-o", "packed.py"]) == 0, capsys.readouterr()
+    assert run_command(["repro", "user.py", "--pipeline=mlir", "--check-against=wrong.npy", "-o", "packed.py"]) == 0, (
+        capsys.readouterr()
+    )
     assert all(f"'{name}': " in Path("packed.py").read_text() for name in MODULES)
 
 

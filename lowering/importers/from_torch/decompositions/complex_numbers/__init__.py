@@ -5,5 +5,5 @@
 imports both modules, and `elementwise/` and `reductions.py` use their arithmetic.
 
 - `tensors.py`: arithmetic, creation and movement of complex tensors
-- `functions.py`: elementary functions and reductions
+- `functions.py`: powers, reciprocals, signs and reductions
 """
