@@ -44,6 +44,7 @@ def product(a: mt.Tensor[[64, 64], mt.float32], b: mt.Tensor[[64, 64], mt.float3
 # CHECK: for lane in T.vectorized(T.int64([[LANES]])):
 # CHECK-NEXT: right0[lane] = b[[[K]], {{.*}}lane]
 # CHECK: for row in T.unroll(T.int64([[ROWS]])):
-# CHECK-NEXT: [[SUMS]][row, {{.*}}] = [[SUMS]][row, {{.*}}] + T.Broadcast(a[
+# CHECK-NEXT: left[{{.*}}] = T.Broadcast(a[
+# CHECK-NEXT: [[SUMS]][row, {{.*}}] = [[SUMS]][row, {{.*}}] + left[{{.*}}] * right0[
 # CHECK: out[{{.*}}] = [[SUMS]][row, lane]
 # CHECK: def product(

@@ -165,10 +165,22 @@ class _Search:
         for rows in self._producers((index,)):
             for source in self._producers(rows):
                 group = _union([source, rows, (index,)])
-                if len(source) == 1 and self.kinds[source[0]] == _Kind.PRODUCT and not self._is_circular(group):
-                    if self._answer("attention", group, self._takes_attention):
-                        self._set(group)
-                        return
+                if len(source) == 1 and self.kinds[source[0]] == _Kind.PRODUCT and self._is_attention(group):
+                    self._set(group)
+                    self._join_queries(group, source)
+                    return
+
+    def _join_queries(self, group: Group, product: Group) -> None:
+        """Join attention with the elementwise call, a scaling, that makes the queries of its first product."""
+        for producer in self._producers(product):
+            if len(producer) == 1 and self.kinds[producer[0]] == _Kind.ELEMENTWISE:
+                wider = _union([producer, group])
+                if self._is_attention(wider):
+                    self._set(wider)
+                    return
+
+    def _is_attention(self, group: Group) -> bool:
+        return not self._is_circular(group) and self._answer("attention", group, self._takes_attention)
 
     def _takes_attention(self, group: Group) -> bool:
         return takes_attention(self.merged(group).function, self.target)

@@ -116,6 +116,12 @@ class BlockNest:
     def reads(self, buffer: Buffer) -> bool:
         return any(load.source.same_as(buffer) for load in self.loads)
 
+    def value_at(self, indices: Sequence[Expr]) -> Expr:
+        """Return what the nest stores at these indices of its target, whose dimensions are all of its axes."""
+        pairs = zip(self.target_axes, indices, strict=True)
+        values = {self.axes[axis].variable: value for axis, value in pairs if axis is not None}
+        return with_values(self.store.value, values)
+
 
 def nests_of(function: PrimFunc) -> list[BlockNest]:
     """Return the nests of a PrimFunc in program order; raises `NotRows` where a block is no plain one."""
@@ -238,11 +244,7 @@ def _with_positions(nest: BlockNest, positions: dict[Any, BlockNest]) -> BlockNe
 
     def position(load: TensorLoad) -> Any:
         writer = positions.get(load.source)
-        if writer is None:
-            return load
-        pairs = zip(writer.target_axes, load.indices, strict=True)
-        values = {writer.axes[axis].variable: value for axis, value in pairs if axis is not None}
-        return with_values(writer.store.value, values)
+        return load if writer is None else writer.value_at(load.indices)
 
     rules = [(TensorLoad, position), (tirx.Cast, _without_widening)]
     before = tuple(structural_map(statement, rules, order="post") for statement in nest.before)

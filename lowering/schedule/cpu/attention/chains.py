@@ -74,16 +74,18 @@ def chain_of(function: PrimFunc) -> Chain | None:
         return None
 
 
-def _chain(nests: list[BlockNest], products: dict[int, Product], outputs: Sequence[Any]) -> Chain | None:
+def _chain(nests: list[BlockNest], products: dict[int, Product], arguments: Sequence[Any]) -> Chain | None:
     start, end = products
     first, second = map(_with_one_row_axis, products.values())
+    first = _with_own_queries(first, nests, start)
+    if first is None or not all(_are_arguments(operand, arguments) for operand in (first.left, first.right)):
+        return None
     scores, middle = _scores(first, nests[start + 1 : end])
-    if start != 0 or not middle or len(first.rows) != 1 or len(second.rows) != 1:
+    if not middle or len(first.rows) != 1 or len(second.rows) != 1:
         return None
     stores = _stores_behind(nests[end + 1 :], second)
     weights = next((nest for nest in middle if loads_of(second.left, nest.target)), None)
-    between = nests[start:end]
-    exposed = [nest.target for nest in between if any(nest.target.same_as(output) for output in outputs)]
+    exposed = [nest.target for nest in nests[:end] if any(nest.target.same_as(output) for output in arguments)]
     if (
         stores is None
         or weights is None
@@ -105,6 +107,34 @@ def _chain(nests: list[BlockNest], products: dict[int, Product], outputs: Sequen
         return None
     chain = Chain(first, plan, second, weights, stores, scores, dimensions, block)
     return chain if _fits(chain, axis_of) else None
+
+
+def _with_own_queries(first: Product, nests: Sequence[BlockNest], start: int) -> Product | None:
+    """Return the product with the elementwise nests before it in its left operand; None where they are others."""
+    left = first.left
+    for number in reversed(range(start)):
+        nest = nests[number]
+        readers = [other for other in nests[number + 1 :] if other.reads(nest.target)]
+        if not _is_elementwise(nest) or len(readers) != 1 or not loads_of(left, nest.target):
+            return None
+
+        def load(node: Node, nest: BlockNest = nest) -> Any:
+            return nest.value_at(node.indices) if node.source.same_as(nest.target) else node
+
+        left = structural_map(left, (TensorLoad, load), order="post")
+    return replace(first, left=left)
+
+
+def _are_arguments(operand: Expr, arguments: Sequence[Any]) -> bool:
+    return all(any(load.source.same_as(argument) for argument in arguments) for load in loads_in(operand))
+
+
+def _is_elementwise(nest: BlockNest) -> bool:
+    """Return whether a nest stores each element of its target, of elements at its own axes."""
+    if nest.is_reduction or nest.before or set(nest.target_axes) != set(range(len(nest.axes))):
+        return False
+    indices = (position for load in nest.loads for position in zip(nest.plain(load.indices), load.indices, strict=True))
+    return all(axis is not None or isinstance(position, tirx.IntImm) for axis, position in indices)
 
 
 def _with_one_row_axis(product: Product) -> Product:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
+from math import lcm, prod
 from typing import Any
 
-from mlirtri.lowering.codegen.targets import lanes_for
+from mlirtri.lowering.codegen.targets import lanes_for, vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.attention.chains import Chain, chain_of, loads_of
 from mlirtri.lowering.schedule.cpu.attention.masks import Magnitudes, Sight, sight_of, stays_finite
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import loop_kind
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import choose_tiles, loop_kind
 from mlirtri.lowering.schedule.cpu.matmul.nest import contraction_loops
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_right
 from mlirtri.lowering.schedule.cpu.rows.row_loops import RowWriter, unit_of_bounds
@@ -37,6 +37,8 @@ from mlirtri.lowering.toolchain.tvm_names import (
 
 MIN_ROWS = 8
 """Rows of a block below which the tiles of a product are too small."""
+MOST_REPEATED = 0.015
+"""The part of the rows that blocks of whole tiles may compute twice."""
 
 
 def attention(function: PrimFunc, target: Target) -> Schedule | None:
@@ -64,6 +66,26 @@ def rows_of_block(chain: Chain) -> int:
     return min(chain.row, most // MIN_ROWS * MIN_ROWS)
 
 
+def _rows_in_whole_tiles(chain: Chain, most: int) -> int | None:
+    """Return at most `most` rows that are whole tiles of both products; None where blocks of them repeat many rows.
+
+    One size of tiles is half of the code that two sizes are, and a last block that reaches back needs none of its own.
+    """
+    tall = lcm(*(_tall(product, most) for product in (chain.first, chain.second)))
+
+    def computed(rows: int) -> int:
+        return -(-chain.row // rows) * rows
+
+    options = range(most // tall * tall, most // 2, -tall)
+    rows = min(options, key=computed, default=None)
+    return rows if rows is not None and computed(rows) <= chain.row * (1 + MOST_REPEATED) else None
+
+
+def _tall(product: Product, rows: int) -> int:
+    lanes = lanes_for(product.dtype)
+    return choose_tiles(rows, -(-size_of(product.columns) // lanes), vector_registers()).rows.size
+
+
 def _width(chain: Chain) -> int:
     """Return how many weights a row has: a sink beside the scores is one more, which the second product leaves out."""
     number = next(number for number, nest in enumerate(chain.rows.nests) if nest is chain.weights)
@@ -75,9 +97,12 @@ def _width(chain: Chain) -> int:
 class _Writer:
     def __init__(self, function: PrimFunc, chain: Chain, target: Target):
         self.function, self.chain, self.target = function, chain, target
-        self.rows = rows_of_block(chain)
-        self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, _width(chain)])
         self.sight = _usable_sight(chain)
+        self.rows, self.reaches_back = rows_of_block(chain), False
+        # A row that two blocks compute is the same in both where both read all columns.
+        if self.sight is None and (rows := _rows_in_whole_tiles(chain, self.rows)) is not None:
+            self.rows, self.reaches_back = rows, chain.row % rows > 0
+        self.scores = temporary("scores", str(chain.scores.target.dtype), [self.rows, _width(chain)])
         first, second = chain.first, chain.second
         self.values = Magnitudes(second, second.right, (*second.reduced, *second.columns), "largest_values")
         self.queries = Magnitudes(first, first.left, (*first.rows, *first.reduced), "largest_queries")
@@ -121,6 +146,8 @@ class _Writer:
 
     def _block(self, first: Contraction, second: Contraction, outer: list[Any], block: Any, blocks: int) -> Any:
         start, remaining = block * index(self.rows), self.chain.row % self.rows
+        if self.reaches_back:
+            start, remaining = tirx.min(start, index(self.chain.row - self.rows)), 0
         bounds = [] if self.sight is None else self._bound(outer, start)
         full = self._rows_of(first, second, outer, start, self.rows)
         body = full
@@ -154,6 +181,8 @@ class _Writer:
             first, stores=(tirx.BufferStore(self.scores, chain.scores.value, indices),), column_range=self.bounds
         )  # fmt: skip
         second = replace(second, reduced_range=self.bounds)
+        # Computed queries are kept, as each column of tiles reads them.
+        first = replace(first, packs_left=not isinstance(first.left, TensorLoad))
         products = [
             contraction_loops(self._part(first, chain.first, self._values(chain.first, outer), start, local), alone),
             contraction_loops(self._part(second, chain.second, self._weighted(outer), start, local), alone),

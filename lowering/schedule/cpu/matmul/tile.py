@@ -189,15 +189,25 @@ class Tile:
         for v, vector in enumerate(vectors):
             statements += [tirx.AllocBuffer(vector), *self._right(values, v, vector)]
 
+        in_vector = [ramp(index(0), self.lanes)]
+        left = new_buffer("left", str(self.contraction.left.ty.dtype), self.lanes)
+
         def add(row: Any, v: int, sums: Any) -> Any:
-            left = replaced(self.contraction.left, {**values, **self._rows(row)})
-            right = tirx.BufferLoad(vectors[v], [ramp(index(0), self.lanes)])
             added = self.contraction.add(
-                tirx.BufferLoad(sums, self._register_indices(row)), tirx.Broadcast(left, self.lanes), right
+                tirx.BufferLoad(sums, self._register_indices(row)),
+                tirx.BufferLoad(left, in_vector),
+                tirx.BufferLoad(vectors[v], in_vector),
             )
             return tirx.BufferStore(sums, added, self._register_indices(row))
 
-        return sequence(*statements, self._for_vectors(add))
+        def of_row(row: Any) -> Any:
+            # Once for all vectors: TVM simplifies the indices of each load.
+            element = replaced(self.contraction.left, {**values, **self._rows(row)})
+            broadcast = tirx.BufferStore(left, tirx.Broadcast(element, self.lanes), in_vector)
+            return sequence(broadcast, *(add(row, v, sums) for v, sums in enumerate(self.sums)))
+
+        rows = for_loop("row", self.position.rows, of_row, tirx.ForKind.UNROLLED)
+        return sequence(*statements, tirx.AllocBuffer(left), rows)
 
     def _right(self, values: Values, v: int, vector: Any) -> list[Any]:
         count = self.lanes if self.contraction.packs_right else self._count(v)

@@ -8,6 +8,8 @@ import torch.nn.functional as functional
 from combinations import in_turn
 
 import mlirtri as mt
+from mlirtri.lowering.codegen import targets
+from mlirtri.lowering.schedule.cpu.attention import rule
 
 
 @mt.jit
@@ -61,6 +63,22 @@ def test_attention_is_one_kernel(queries, keys, values, pipeline):
     torch.testing.assert_close(kernel(q, k, v), reference(q, k, v), rtol=2e-5, atol=2e-5)
     assert kernel.stats["kernels"] == 1
     assert '"mlirtri.schedule": "Attention"' in kernel.ir["scheduled"]
+
+
+def test_scaled_queries_and_blocks_that_reach_back(monkeypatch):
+    @mt.jit
+    def scaled(q, k, v):
+        return functional.scaled_dot_product_attention(q, k, v)
+
+    # Vectors of 16 and 32 registers: tiles of 6 rows, of which a cache for 48 rows has 8, and 2 blocks repeat a row.
+    monkeypatch.setattr(targets, "vector_bits", lambda: 512)
+    monkeypatch.setattr(rule, "vector_registers", lambda: 32)
+    monkeypatch.setattr(rule, "cache_bytes", lambda: (0, 0, 48 * 70 * 4 * 4))
+    q, k, v = tensors((1, 2, 95, 64), (1, 2, 70, 64), (1, 2, 70, 64))
+    kernel = scaled.compile(q, k, v)
+    torch.testing.assert_close(kernel(q, k, v), reference(q, k, v), rtol=2e-5, atol=2e-5)
+    assert kernel.stats["kernels"] == 1
+    assert "T.min(task % T.int64(2) * T.int64(48), T.int64(47))" in kernel.ir["scheduled"]
 
 
 def test_masked_attention():
