@@ -16,7 +16,7 @@ from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.elementary import tir_pass as vector_math
 from mlirtri.lowering.tir.statements import substituted
 from mlirtri.lowering.toolchain import tvm_names
-from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, IMPERATIVE, TILED_PRODUCT
+from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, IMPERATIVE
 
 BUILD_PIPELINE = "mlirtri"
 LOWERED_PIPELINE = "mlirtri.lowered"
@@ -28,6 +28,9 @@ _NOT_FOR_STATEMENTS = ("s_tir.CompactBufferAllocation", "tirx.RemoveNoOp", "s_ti
 
 Their buffers need no compaction, LLVM does the rest, and these passes take most of the time of run-time sized tiles.
 """
+_NOT_FOR_EXACT_BUFFERS = _NOT_FOR_STATEMENTS[:1]
+"""What functions with exact buffers skip on a device. Under a condition on ``task % chunks`` TVM's compaction leaves
+the loop's variable in the shape of a buffer that is allocated outside of the loop."""
 _NOT_ON_A_CPU = (
     "s_tir.LowerCrossThreadReduction", "s_tir.LiftThreadBinding", "s_tir.UnifyThreadBinding", "s_tir.LowerAutoCopy",
     "s_tir.ManifestSharedMemoryLocalStage", "s_tir.InjectPermutedLayout", "s_tir.InjectSoftwarePipeline",
@@ -39,9 +42,6 @@ _NOT_ON_A_CPU = (
 
 The last one gives a module's only function a second name, "main": one more function for LLVM.
 """
-_NOT_FOR_TILES = _NOT_FOR_STATEMENTS[:1]
-"""What tiled products skip: under a condition on ``task % chunks`` TVM's compaction leaves the loop's variable in the
-shape of a buffer that is allocated outside of the loop."""
 
 
 def _build_pipeline():
@@ -77,9 +77,8 @@ def _with_statements_in_place(lowering):
         if is_cuda:
             config["tirx.UnrollLoop"] = {"explicit_unroll": False}
         has_exact_buffers = all(EXACT_BUFFERS in (function.attrs or {}) for function in functions)
-        is_tiled = any(TILED_PRODUCT in (function.attrs or {}) for function in functions)
-        disabled = _NOT_FOR_TILES if is_tiled else ()
-        disabled = _NOT_FOR_STATEMENTS if is_imperative or has_exact_buffers else disabled
+        disabled = _NOT_FOR_EXACT_BUFFERS if has_exact_buffers else ()
+        disabled = _NOT_FOR_STATEMENTS if is_imperative or (has_exact_buffers and not is_cuda) else disabled
         if not is_cuda:
             disabled = (*disabled, *_NOT_ON_A_CPU)
         if any(TILE_KERNEL in (function.attrs or {}) for function in functions):

@@ -215,9 +215,8 @@ IMPERATIVE = "mlirtri.imperative"
 INDEPENDENT = "mlirtri.independent"
 """Annotation of a loop of an imperative PrimFunc whose iterations are independent."""
 EXACT_BUFFERS = "mlirtri.exact_buffers"
-"""Attribute of a PrimFunc whose buffers no pass can shrink; to find that out takes TVM seconds."""
-TILED_PRODUCT = "mlirtri.tiled_product"
-"""Attribute of a PrimFunc with a product in tiles, all of whose buffers have the size that the rule gave them."""
+"""Attribute of a PrimFunc whose buffers have the sizes that its rule gave them, which no pass can shrink; to find that
+out takes TVM seconds."""
 SCHEDULE_RULE = "mlirtri.schedule"
 """Attribute of a scheduled PrimFunc: the name of the rule that scheduled it."""
 SCHEDULE_FAILURES = "mlirtri.schedule_failures"
@@ -231,7 +230,7 @@ IS_SCHEDULED = "tirx.is_scheduled"
 
 __all__ = [
     "BINDING_LOCATIONS", "EXACT_BUFFERS", "IMPERATIVE", "INDEPENDENT", "IS_SCHEDULED", "KERNEL_LOCATIONS", "LOCATION",
-    "ONCE", "PINNED", "SCHEDULE_ERRORS", "SCHEDULE_FAILURES", "SCHEDULE_RULE", "SCRIPT_NAMES", "TILED_PRODUCT", "VIEW",
+    "ONCE", "PINNED", "SCHEDULE_ERRORS", "SCHEDULE_FAILURES", "SCHEDULE_RULE", "SCRIPT_NAMES", "VIEW",
     "Analyzer", "BlockBuilder", "Buffer", "Expr", "GlobalVar", "IRModule", "Node", "PrimFunc", "Range", "SBlock",
     "SBlockRealize", "Schedule", "Sequential", "Stmt", "Target", "TensorLoad", "TensorType", "Var", "WalkResult",
     "apply_trace", "check_versions", "dlight", "from_source", "ir", "meta_schedule", "read_write_region",

@@ -9,7 +9,7 @@ from mlirtri.lowering.schedule.products.surroundings import Surroundings, surrou
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks
 from mlirtri.lowering.tir.contraction import Contraction, shortened, without_units
 from mlirtri.lowering.tir.product_recognition import Product
-from mlirtri.lowering.toolchain.tvm_names import TILED_PRODUCT, IRModule, PrimFunc, Schedule, Stmt, tirx
+from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, IRModule, PrimFunc, Schedule, Stmt, tirx
 
 Loops = Callable[[Product, Surroundings], "Stmt | None"]
 """From a product and what is fused with it to their statements; None where the target has none."""
@@ -43,7 +43,7 @@ def in_one_block(function: PrimFunc) -> Schedule:
     """Return a function of statements as the `Schedule` that a rule gives, marked as a product in tiles."""
     # Stored values may contain `Let`, and are repeated for each vector.
     (unique,) = tirx.transform.ConvertSSA()(IRModule({"main": function})).functions.values()
-    return Schedule(unique.with_attrs({TILED_PRODUCT: True}))
+    return Schedule(unique.with_attrs({EXACT_BUFFERS: True}))
 
 
 def without_unit_axes(product: Product, around: Surroundings) -> tuple[Product, Surroundings]:

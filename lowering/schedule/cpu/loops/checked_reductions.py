@@ -3,7 +3,7 @@
 Sums of fp32 terms in fp64 that are only read as fp32 (loops marked `NARROWED_SUM`) add blocks of terms in fp32, with
 the error bound of `nests.wide_sums`. A block may overflow where fp64 does not: the check finds sums that are infinite
 or NaN. Maxima and minima drop NaN, for a select that keeps it takes ten cycles from one iteration to the next: the
-check finds NaN among the magnitudes' bits, of which it is the largest.
+check finds flags of the lanes that have met NaN.
 
     total = carried
     if n >= 128:  <the fast version, on total>
@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.core.stage import NARROWED_SUM
-from mlirtri.lowering.schedule.cpu.common.strips import Shape, rest_loop, strip, strip_loop
+from mlirtri.lowering.schedule.cpu.common.strips import Shape, allocated_in, rest_loop, strip, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.carried_reductions import PARTIAL_VECTORS, combined, in_vectors, started
+from mlirtri.lowering.schedule.cpu.nests.row_extrema import any_lane, some_nan
 from mlirtri.lowering.schedule.cpu.nests.wide_sums import CHAINS, NARROW, STEPS, add_half, is_special
 from mlirtri.lowering.schedule.imperative.carried_sums import Sum, sums_of
 from mlirtri.lowering.tir.statements import (
@@ -28,6 +29,7 @@ from mlirtri.lowering.tir.statements import (
     index,
     minus,
     new_buffer,
+    nodes_in,
     plus,
     sequence,
     substituted,
@@ -206,39 +208,75 @@ def _added_to(partial: Buffer, terms: Buffer, wide: int, lanes: int) -> list[Any
 
 
 def _extremum(reduction: _Reduction) -> _Fast | None:
-    """Return the extremum without NaN beside the largest bits of a magnitude."""
+    """Return the extremum without NaN, beside flags for NaN of lanes and the largest bits of a single magnitude."""
     extremum, lanes, dtype = reduction.sum.extremum, reduction.lanes, str(reduction.total.dtype)
     if extremum is None:
         return None
     integers, wide = integers_of(dtype), PARTIAL_VECTORS * lanes
     best, largest = new_buffer("best", dtype, 1), new_buffer("magnitude", integers, 1)
-    term = reduction.sum.term
-    bits = tirx.reinterpret(integers, tirx.abs(term))
-    stores = [
-        tirx.BufferStore(buffer, combine(tirx.BufferLoad(buffer, [_ZERO]), value), [_ZERO])
-        for buffer, combine, value in ((best, extremum, term), (largest, tirx.Max, bits))
-    ]
-    loop = with_body(reduction.loop, _with_step(reduction, *stores))
+    partial, has_nan = new_buffer("best", dtype, 1, wide), new_buffer("has_nan", "int32", lanes)
     start = tirx.BufferLoad(reduction.total, [_ZERO])
-    parts = [Sum(best, extremum, start, term), Sum(largest, tirx.Max, tirx.const(0, integers), bits)]
-    partial = {part.scalar: new_buffer(part.scalar.name, str(part.scalar.dtype), 1, wide) for part in parts}
-    strips = strip_loop(loop, _ZERO, reduction.count, Shape(PARTIAL_VECTORS, lanes), partial)
+    part = Sum(best, extremum, start, reduction.sum.term)
     covered = whole_chunks(reduction.count, wide)
-    singles = strip_loop(loop, covered, reduction.count, Shape(1, lanes), partial)
-    if strips is None or singles is None:
+    strips = _extremum_of_strips(reduction, part, partial, has_nan, (_ZERO, PARTIAL_VECTORS))
+    is_pure = _stores_nothing_else(reduction)
+    # An extremum may see an element twice: the last strip reaches back.
+    last = (minus(reduction.count, index(wide)), PARTIAL_VECTORS) if is_pure else (covered, 1)
+    after = _extremum_of_strips(reduction, part, partial, has_nan, last)
+    if strips is None or after is None:
         return None
+    rest = [] if is_pure else _rest_of_extremum(reduction, part, largest, lanes)
     statement = sequence(
-        *(started(part, partial[part.scalar], lanes, wide) for part in parts),
+        started(part, partial, lanes, wide),
         strips,
-        singles,
-        *(combined(part, partial[part.scalar], lanes, wide) for part in parts),
-        *rest_loop(loop, whole_chunks(reduction.count, lanes), reduction.count),
+        tirx.IfThenElse(tirx.LT(covered, reduction.count), after, None) if is_pure else after,
+        combined(part, partial, lanes, wide),
+        *rest,
         tirx.BufferStore(reduction.total, tirx.BufferLoad(best, [_ZERO]), [_ZERO]),
     )
-    before = [tirx.AllocBuffer(buffer) for buffer in (best, largest, *partial.values())]
+    no_lane = tirx.Broadcast(tirx.IntImm("int32", 0), lanes)
+    before = [tirx.AllocBuffer(buffer) for buffer in (best, largest, partial, has_nan)]
     before += [
         tirx.BufferStore(best, start, [_ZERO]),
         tirx.BufferStore(largest, tirx.reinterpret(integers, tirx.abs(start)), [_ZERO]),
+        tirx.BufferStore(has_nan, no_lane, [tirx.Ramp(_ZERO, index(1), lanes)]),
     ]
-    infinity = tirx.const(INFINITY_BITS[dtype], integers)
-    return _Fast(statement, tirx.GT(tirx.BufferLoad(largest, [_ZERO]), infinity), tuple(before))
+    is_nan = tirx.GT(tirx.BufferLoad(largest, [_ZERO]), tirx.const(INFINITY_BITS[dtype], integers))
+    flags = tirx.BufferLoad(has_nan, [tirx.Ramp(_ZERO, index(1), lanes)])
+    return _Fast(statement, tirx.Or(any_lane(flags), is_nan), tuple(before))
+
+
+def _stores_nothing_else(reduction: _Reduction) -> bool:
+    """Return whether the loop stores into the scalar buffer and memory of one iteration only."""
+    own = [reduction.sum.scalar, *allocated_in(reduction.loop.body)]
+    stores = nodes_in(reduction.loop.body, tirx.BufferStore)
+    return all(any(store.buffer.same_as(buffer) for buffer in own) for store in stores)
+
+
+def _rest_of_extremum(reduction: _Reduction, part: Sum, largest: Buffer, lanes: int) -> list[Stmt]:
+    """Return the loop over the iterations after the vectors, in which the largest magnitude stands for NaN."""
+    bits = tirx.reinterpret(str(largest.dtype), tirx.abs(part.term))
+    stores = [
+        tirx.BufferStore(buffer, combine(tirx.BufferLoad(buffer, [_ZERO]), value), [_ZERO])
+        for buffer, combine, value in ((part.scalar, part.combine, part.term), (largest, tirx.Max, bits))
+    ]
+    rest = with_body(reduction.loop, _with_step(reduction, *stores))
+    return rest_loop(rest, whole_chunks(reduction.count, lanes), reduction.count)
+
+
+def _extremum_of_strips(
+    reduction: _Reduction, part: Sum, partial: Buffer, has_nan: Buffer, strips: tuple[Expr, int]
+) -> Stmt | None:
+    """Return the loop over strips of so many vectors from an iteration on; None where their lanes diverge."""
+    (first, vectors), lanes, best = strips, reduction.lanes, part.scalar
+    element, terms = (new_buffer("term", str(best.dtype), 1, *size) for size in ((), (vectors * lanes,)))
+    better = part.combine(tirx.BufferLoad(best, [_ZERO]), tirx.BufferLoad(element, [_ZERO]))
+    stores = [tirx.BufferStore(element, part.term, [_ZERO]), tirx.BufferStore(best, better, [_ZERO])]
+    loop = with_body(reduction.loop, _with_step(reduction, *stores))
+    loop = strip_loop(loop, first, reduction.count, Shape(vectors, lanes), {best: partial, element: terms})
+    if loop is None:
+        return None
+    ramps = [tirx.Ramp(index(vector * lanes), index(1), lanes) for vector in range(vectors)]
+    some = some_nan([tirx.BufferLoad(terms, [_ZERO, ramp]) for ramp in ramps])
+    flags = tirx.Select(some, tirx.Broadcast(tirx.IntImm("int32", 1), lanes), tirx.BufferLoad(has_nan, ramps[:1]))
+    return with_body(loop, sequence(tirx.AllocBuffer(terms), loop.body, tirx.BufferStore(has_nan, flags, ramps[:1])))

@@ -61,8 +61,7 @@ class _Row:
         return tirx.BufferStore(buffer, value, [ramp(index(0), self.lanes if lanes is None else lanes)])
 
     def contains_nan(self, nan: Any) -> Any:
-        some = tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.or", self._load(nan))
-        return tirx.NE(some, tirx.IntImm("int32", 0))
+        return any_lane(self._load(nan))
 
 
 class _PositionRow(_Row):
@@ -229,6 +228,11 @@ class _PositionRow(_Row):
             tirx.BufferStore(extremum.best_position, tirx.Select(wins, position, old[1]), [index(0)]),
             tirx.BufferStore(extremum.best, tirx.Select(self._better(best, current), new, old[0]), [index(0)]),
         )
+
+
+def any_lane(flags: Expr) -> Expr:
+    """Return whether any lane of a vector of int32 is not 0."""
+    return tirx.NE(tirx.call_llvm_pure_intrin("int32", "llvm.vector.reduce.or", flags), tirx.IntImm("int32", 0))
 
 
 def some_nan(terms: Sequence[Expr]) -> Expr:

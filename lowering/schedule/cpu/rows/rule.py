@@ -19,6 +19,7 @@ from mlirtri.lowering.schedule.rows.plan import EXPENSIVE, RowPlan, make_plan, r
 from mlirtri.lowering.schedule.rows.shared_axes import find_rows
 from mlirtri.lowering.tir.statements import delinearized, index
 from mlirtri.lowering.toolchain.tvm_names import (
+    EXACT_BUFFERS,
     Buffer,
     IRModule,
     PrimFunc,
@@ -52,7 +53,7 @@ def rows(function: PrimFunc, target: Target) -> Schedule | None:
         return None
     across = None if is_along_memory(plan) else columns_of(plan)
     written = _written(function, plan, target) if across is None else _in_strips(function, plan, across, target)
-    return Schedule(written)
+    return Schedule(written.with_attrs({EXACT_BUFFERS: True}))
 
 
 def plan_of(nests: Sequence[BlockNest], outputs: Sequence[Buffer], target: Target) -> RowPlan:

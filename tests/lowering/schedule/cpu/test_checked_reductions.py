@@ -44,7 +44,7 @@ def normalized(a: mt.Tensor[[ROWS, COLUMNS], mt.float32], scale: mt.Tensor[[COLU
 def _rows(length: int) -> np.ndarray:
     rows = np.random.default_rng(length).standard_normal((7, length), np.float32)
     if length:
-        rows[1, length // 2] = np.nan
+        rows[0, -1] = rows[1, length // 2] = np.nan
         rows[2, -1] = np.inf
         rows[3, 0] = -np.inf
         rows[4, :] = LARGEST
