@@ -23,6 +23,11 @@ LOOPS = ("scan", "sort", "argsort", "add_at")
 """Operations of this file that become loops over elements."""
 
 
+def _ordered(x):
+    """Return halves as fp32, whose order puts NaN last; bf16's has none."""
+    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
+
+
 def _constant(types, attributes):
     return TensorType(tuple(attributes["shape"]), as_dtype(attributes["dtype"]))
 
@@ -184,9 +189,10 @@ def _structured() -> Iterator[Op]:
         ("literal", "creation", (), {"values": "numbers", "shape": "ints", "dtype": "string"}, _literal,
          _reference_literal),
         ("scan", "sequence", ("x",), {"kind": "string", "axis": "int"}, _scan, _reference_scan),
-        ("sort", "sequence", ("x",), {"axis": "int"}, _along, lambda x, axis: np.sort(x, axis)),
+        ("sort", "sequence", ("x",), {"axis": "int"}, _along,
+         lambda x, axis: np.sort(_ordered(x), axis, kind="stable").astype(x.dtype)),
         ("argsort", "sequence", ("x",), {"axis": "int"}, lambda t, a: _along(t, a).with_dtype(INT64),
-         lambda x, axis: np.argsort(x, axis, kind="stable")),
+         lambda x, axis: np.argsort(_ordered(x), axis, kind="stable")),
         ("searchsorted", "sequence", ("x", "values"), {"right": "bool"}, _searchsorted,
          lambda x, values, right: np.searchsorted(x, values, "right" if right else "left").astype(np.int64)),
         ("bins", "sequence", ("x", "edges"), {}, _bins, _reference_bins),

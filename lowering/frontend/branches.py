@@ -26,8 +26,8 @@ from mlirtri.lowering.frontend.semantics.storage import Storage, current, either
 from mlirtri.lowering.frontend.syntax.early_exits import CHOSEN, VALUE, stored
 from mlirtri.lowering.frontend.syntax.plain_statements import SequenceOf
 
-RETURNS, RAISES = "returns", "raises"
-"""How an arm ends."""
+RETURNS, RETURNS_NONE, RAISES = "returns", "returns None", "raises"
+"""How an arm ends; "" for one that runs past its last statement, which ends the function if the other arm returns."""
 Evaluate = Callable[[FunctionContext, ast.expr], Any]
 """`visit`, or `condition` where only the truth of an operand counts."""
 
@@ -45,11 +45,13 @@ def visit_if(context: FunctionContext, node: ast.If) -> Returned | None:
     live = getattr(node, "live_out", frozenset()) | {VALUE}
     spans = tuple(context.span(body[0] if body else node) for body in (node.body, node.orelse))
     first, second = emit_if(context, test, bodies, live, spans)
-    if RAISES in (first, second) and RETURNS not in (first, second):
+    if RAISES in (first, second) and {first, second} <= {RAISES, ""}:
         return RAISED if first == second else None
     if not first and not second:
         return None
-    if not first or not second:
+    if RETURNS not in (first, second):
+        return Returned(None)
+    if first in ("", RETURNS_NONE) or second in ("", RETURNS_NONE):
         raise KernelTypeError(
             "one arm of this `if` returns a value and the other ends the function without one",
             context.span(node),
@@ -69,6 +71,8 @@ def _visit_arm(context: FunctionContext, body: list[ast.stmt]) -> str:
         raise FailedAssignment
     if returned is None or returned is RAISED:
         return "" if returned is None else RAISES
+    if returned.value is None:
+        return RETURNS_NONE
     context.scope.locals[VALUE] = returned.value
     return RETURNS
 

@@ -136,20 +136,33 @@ def _extremum(name: str, comparison: str) -> Callable[..., Any]:
     return extremum
 
 
-def _check_dtype_known(name: str, x: Any, y: Any) -> None:
-    """Refuse `max` and `min` of numbers of different types: Python returns one of the two, which the values decide."""
+def is_number(value: KernelValue) -> bool:
+    """Return whether a value is a real number, of run time or known."""
+    if isinstance(value, TriValue):
+        return not value.type.rank and not value.type.dtype.is_complex
+    return isinstance(value, (int, float))
+
+
+def kinds_in_doubt(x: KernelValue, y: KernelValue) -> list[object]:
+    """Return the types of two numbers where their extremum has one or the other, and it may matter; else nothing."""
     strong = [value.type.dtype for value in (x, y) if isinstance(value, TriValue) and not value.weak]
     if len(strong) == 2:
         is_known, kinds = strong[0] == strong[1], strong
     elif strong and isinstance(number := x if is_weak(x) else y, (int, float, TriValue)):
         [dtype] = strong
         is_whole = number.type.dtype.is_integer if isinstance(number, TriValue) else isinstance(number, int)
-        # Of a float32 or wider and a Python number both hold the same value.
-        is_known = dtype.name in ("float32", "float64") or (dtype.name == "int64" and is_whole)
+        # Of a float32 or wider and a Python number both hold the same value. So do 32-bit integers and a small one.
+        is_small = isinstance(number, int) and abs(number) < 1 << 15 and dtype.is_integer and dtype.bits == 32
+        is_known = dtype.name in ("float32", "float64") or (dtype.name == "int64" and is_whole) or is_small
         kinds = [dtype, f"a Python {'int' if is_whole else 'float'}"]
     else:
-        return
-    if not is_known:
+        return []
+    return [] if is_known else kinds
+
+
+def _check_dtype_known(name: str, x: Any, y: Any) -> None:
+    """Refuse `max` and `min` of numbers of different types: Python returns one of the two, which the values decide."""
+    if kinds := kinds_in_doubt(x, y):
         raise KernelTypeError(
             f"{name}() returns {kinds[0]} or {kinds[1]}, depending on the values",
             help=f"write numpy.{name}imum(x, y), or int(x) or float(x) of the elements",

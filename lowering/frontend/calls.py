@@ -35,7 +35,7 @@ from mlirtri.lowering.frontend.library_calls import (
 from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import fold
 from mlirtri.lowering.frontend.scope import BUILTINS
-from mlirtri.lowering.frontend.semantics.builder import describe
+from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.storage import (
     as_new_array,
     current,
@@ -122,12 +122,23 @@ def _call_object(
         return KERNEL_FUNCTIONS[name](b, arguments, keywords)
     if name is not None and (spelling := spellings.lookup(name)) is not None:
         return spelled(b, spelling, arguments, keywords)
-    if callable(callee) and callee in _BUILTINS:
-        return call_builtin(b, callee, arguments, keywords)
+    if (found := _of_python(b, callee, arguments, keywords)) is not _NOT_PYTHONS:
+        return found
     function = getattr(callee, "__mlirtri_function__", callee)
     if inspect.isfunction(function) and not _is_library(function):
         return inline(context, function, arguments, keywords, node)
     _refuse_call(callee, node)
+
+
+_NOT_PYTHONS = object()
+
+
+def _of_python(b: Language, callee: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:
+    """Return what a builtin gives, or a method of a number or text that is known; a marker for any other call."""
+    if callable(callee) and callee in _BUILTINS:
+        return call_builtin(b, callee, arguments, keywords)
+    is_of_constant = isinstance(getattr(callee, "__self__", None), (int, float, complex, str))
+    return fold(partial(callee, *arguments, **keywords)) if is_of_constant else _NOT_PYTHONS
 
 
 def _named_tuple(callee: Any, arguments: list[Any], keywords: dict[str, Any]) -> Any:

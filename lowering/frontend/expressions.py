@@ -41,6 +41,8 @@ from mlirtri.lowering.frontend.tile_language.guards import guarded
 def visit_constant(context: FunctionContext, node: ast.Constant) -> KernelValue:
     if isinstance(node.value, (bool, int, float, complex, str, type(None), type(...))):
         return node.value
+    if isinstance(node.value, bytes):
+        return tuple(node.value)
     raise UnsupportedSyntaxError(f"{type(node.value).__name__} constants are not supported")
 
 
@@ -58,6 +60,8 @@ def _captured(b: Language, value: Any) -> Any:
         return b.number_of(named_size(b, value).simplified())
     if isinstance(value, np.generic):
         return b.tensor(value.item(), as_dtype(value.dtype))
+    if isinstance(value, bytes):
+        return tuple(value)
     return from_outside(value, "it comes from outside of the kernel")
 
 
@@ -141,7 +145,7 @@ def attribute(context: FunctionContext, owner: KernelValue, name: str) -> Kernel
         return _module_attribute(context, owner, name)
     if isinstance(owner, tuple) and name in ("_replace", *getattr(owner, "_fields", ())) and hasattr(owner, "_fields"):
         return getattr(owner, name)
-    if isinstance(owner, (int, float, complex)) and name in ("real", "imag"):
+    if isinstance(owner, (int, float, complex, str)) and name in _ATTRIBUTES_OF_CONSTANTS and hasattr(owner, name):
         return getattr(owner, name)
     if isinstance(owner, DType) and name in _DTYPE_ATTRIBUTES:
         return _DTYPE_ATTRIBUTES[name](owner)
@@ -156,6 +160,15 @@ def attribute(context: FunctionContext, owner: KernelValue, name: str) -> Kernel
         return known
     help = "give the value a name of its own at the top of the file" if isinstance(owner, type) else None
     raise UnknownNameError(f"{describe(owner)} has no attribute {name!r} in a kernel", help=help)
+
+
+_ATTRIBUTES_OF_CONSTANTS = frozenset(
+    """
+    real imag bit_length bit_count is_integer conjugate count endswith find format index isalpha isdigit islower isupper
+    join lower lstrip replace rstrip split startswith strip title upper
+    """.split()
+)
+"""Attributes of numbers and texts that are known at compile time, which Python reads and calls."""
 
 
 def _module_attribute(context: FunctionContext, module: ModuleType, name: str) -> Any:

@@ -152,7 +152,12 @@ def _write_out(b: Language, out: Any, spelling: Spelling, arguments: list[Any], 
         position = names.index("out") + (len(arguments) - len(positional))
         arguments = [*arguments[:position], *arguments[position + 1 :]]
     keywords = {name: value for name, value in keywords.items() if name != "out"}
-    write_result(b, spelling.name, out, spelling.call(b, *arguments, **keywords))
+    chosen = keywords.pop("where", True) if spelling.name in _SAME_KIND else True
+    result = spelling.call(b, *arguments, **keywords)
+    if chosen is not True:
+        # Elements of `out` where the ufunc is not computed stay as they are.
+        result = b.where(array_of_list(b, chosen), result, b.cast(storage.current(b.tri, out), b.type_of(result).dtype))
+    write_result(b, spelling.name, out, result)
     return storage.current(b.tri, out)
 
 

@@ -221,6 +221,10 @@ def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
             return found
         return replace(b.tri.logical_not(found), weak=True) if isinstance(found, TriValue) else not found
     if isinstance(sign, (ast.Is, ast.IsNot)):
+        if isinstance(left, TriValue) and left.weak and left.type.dtype.is_bool and isinstance(right, bool):
+            # Python has one object for each.
+            sign = ast.Eq() if isinstance(sign, ast.Is) else ast.NotEq()
+            return _compare(b, sign, left, right)
         return _is_same(left, right) == isinstance(sign, ast.Is)
     name, function = COMPARE[type(sign)]
     if isinstance(left, TriValue) or isinstance(right, TriValue):

@@ -14,7 +14,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelAssertionError, KernelTypeError, KernelValueError, Span, UnsupportedSyntaxError
 from mlirtri.lowering.external.objects import Device
-from mlirtri.lowering.frontend.builtin_calls import RUN_TIME_BUILTINS
+from mlirtri.lowering.frontend.builtin_calls import call_builtin, is_number, kinds_in_doubt
 from mlirtri.lowering.frontend.containers import assign_item, delete_item, extended, item, latest
 from mlirtri.lowering.frontend.context import (
     FunctionContext,
@@ -112,24 +112,28 @@ def visit_assign(context: FunctionContext, node: ast.Assign) -> None:
 
 
 def _reduced(context: FunctionContext, node: ast.Assign) -> TriValue | None:
-    """Return the value of ``x[i] = min(x[i], y)``, where iterations without order write `x`; None for others.
+    """Return the value of ``x[i] = min(y, z)`` in the dtype of `x`; None for other statements.
 
-    The extremum of floats leaves out NaN then, so that it does not depend on the order.
+    Where iterations without order write `x`, the extremum of its own element and another number leaves out NaN, so that
+    it does not depend on the order.
     """
     [target, *others], call = node.targets, node.value
     if others or not isinstance(target, ast.Subscript) or not isinstance(call, ast.Call) or len(call.args) != 2:
         return None
-    is_own = [ast.unparse(argument) == ast.unparse(target) for argument in call.args]
-    if call.keywords or sum(is_own) != 1:
+    if call.keywords or not isinstance(target.value, ast.Name):
         return None
     b, function, array = context.b, function_named(context, call), visit(context, target.value)
     if not (function is min or function is max) or not has_memory(array):
         return None
-    if not any(array.origin.storage in loop.shared for loop in b.counted_loops):
-        return None
+    is_own = [ast.unparse(argument) == ast.unparse(target) for argument in call.args]
+    is_reduction = sum(is_own) == 1 and any(array.origin.storage in loop.shared for loop in b.counted_loops)
     dtype, values = array.type.dtype, current(b.tri, [visit(context, argument) for argument in call.args])
-    if not all(_is_number_of(dtype, value) for value in values):
-        return with_memory(RUN_TIME_BUILTINS[function](b, *values))
+    if not is_reduction and all(map(is_number, values)) and kinds_in_doubt(*values):
+        # Either number is cast to the array's dtype, whichever it is.
+        is_beyond = (b.greater if function is max else b.less)(values[1], values[0])
+        return b.tensor(b.where(is_beyond, *(b.cast(value, dtype) for value in reversed(values))))
+    if not is_reduction or not all(_is_number_of(dtype, value) for value in values):
+        return with_memory(call_builtin(b, function, values, {}))
     name = "max" if function is max else "min"
     return b.tensor(getattr(b, f"f{name}" if dtype.is_float else f"{name}imum")(*values), dtype)
 

@@ -56,8 +56,8 @@ def _table_evaluator(operation: ir.Operation) -> Evaluator:
 
 
 def _widened(op: Op, operands: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """Return fp16 and bf16 as fp32; other groups' references widen themselves."""
-    if op.group != "elementwise":
+    """Return fp16 and bf16 as fp32, but for their bits; other groups' references widen themselves."""
+    if op.group != "elementwise" or op.name == "bitcast":
         return operands
     return [x.astype(np.float32) if is_half(x.dtype) else x for x in operands]
 

@@ -25,12 +25,18 @@ COMPILE_TIME = (int, float, complex, bool, str)
 
 
 def semantics_of(values: Any, function: Callable[..., Any]) -> str:
-    """Return ``numpy`` if all tensors are NumPy arrays, else ``torch``; without tensors, by the code's modules."""
+    """Return ``numpy`` if all tensors are NumPy arrays, else ``torch``; without tensors, by the modules that are named.
+
+    Those that the code names come first, then those of its file; NumPy where neither is.
+    """
     tensors = [value for value in values if is_array(value) or is_torch(value) or isinstance(value, Tensor)]
     if tensors:
         return "numpy" if all(is_array(value) for value in tensors) else "torch"
-    named = {getattr(function.__globals__.get(name), "__name__", "") for name in function.__code__.co_names}
-    return "numpy" if "numpy" in named and "torch" not in named else "torch"
+    for names in (function.__code__.co_names, function.__globals__):
+        modules = {getattr(function.__globals__.get(name), "__name__", "").partition(".")[0] for name in names}
+        if modules & {"numpy", "torch"}:
+            return "numpy" if "torch" not in modules else "torch"
+    return "numpy"
 
 
 def is_array(value: object) -> bool:

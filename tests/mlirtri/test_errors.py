@@ -34,7 +34,6 @@ SYNTAX = [
     ("    ⟦class A: pass⟧", "cannot contain a class", ""),
     ("    for i in range(⟦*x⟧): pass\n    return x", "a loop takes no star-expressions", "every bound"),
     ("    t = (x, x)\n    ⟦t[0]⟧ = 1\n    return x", "assigning to an item of a tuple", "new tuple"),
-    ("    return ⟦b'a'⟧", "bytes constants are not supported", ""),
 ]  # fmt: skip
 
 NAMES = [
@@ -66,9 +65,7 @@ TYPES = [
     ("    return ⟦{x: 1}⟧", "a key is known at compile time", "into an array"),
     ("    return ⟦helper(**x)⟧", "has no keys", "takes a dict"),
     ("    return ⟦np.random.rand(3)⟧", "numpy.random.rand is not supported", "outside"),
-    ("    return ⟦np.union1d(x, x)⟧", "numpy.union1d is not supported", "outside"),
     ("    y = x\n    ⟦for i in range(99): y = y[0]⟧\n    return y", "before this loop, and", "before the loop"),
-    ("    return ⟦x[x[:, 0] > 0, np.array([0, 1])]⟧", "a mask beside arrays", "the mask first"),
     ("    ⟦x += 1j⟧\n    return x", "does not fit into 'x'", "makes a new tensor"),
     ("    ⟦x += np.zeros((4, 1, 1))⟧\n    return x", "does not fit into 'x'", "makes a new tensor"),
     ("    return ⟦x + np.ones((4,))⟧", "shapes (2, 3) and (4,) do not broadcast together", ""),
@@ -82,7 +79,7 @@ TYPES = [
     ("    return not ⟦x⟧", "is not one of true and false", ".any()"),
     ("    return ⟦0 < x < 1⟧", "a chained comparison", "(a < b) & (b < c)"),
     ("    return ⟦np.sum(x, wher=1)⟧", "numpy.sum() has no parameter 'wher'", "did you mean 'where'? its signature is"),
-    ("    return ⟦np.std(x, where=x)⟧", "numpy.std(where=…) is not supported", ""),
+    ("    return ⟦np.exp(x, where=x > 0)⟧", "numpy.exp(where=…) is not supported", ""),
     ("    ⟦a, b, c⟧ = x\n    return a", "cannot unpack 2 values into 3 names", ""),
     ("    return ⟦GLOBAL_ARRAY⟧ + x", "the captured value 'GLOBAL_ARRAY' is an array", "as an argument"),
     ("    return ⟦OBJECT⟧ + x", "which a kernel cannot hold", ""),

@@ -74,7 +74,7 @@ LAYERS = (
             "lowering.dependence": "",
             "lowering.frontend.syntax": "",
             "lowering.frontend.tile_language": "lowering.frontend.semantics",
-            "lowering.frontend.indexing": "lowering.frontend.semantics",
+            "lowering.frontend.indexing": "dialect.spellings lowering.frontend.semantics",
             "lowering.frontend": (
                 "dialect.spellings lowering.dependence lowering.external lowering.frontend.semantics "
                 "lowering.frontend.library_functions lowering.frontend.syntax lowering.frontend.tile_language "

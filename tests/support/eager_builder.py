@@ -61,7 +61,7 @@ class Eager:
         return type(x).__name__ if is_python else None
 
     def python_scalar(self, x):
-        return Scalar(float(x))
+        return x if np.asarray(x).dtype == np.bool_ else Scalar(float(x))
 
     def number_of(self, size):
         return size

@@ -47,7 +47,7 @@ class Builder(Protocol):
         ...
 
     def python_scalar(self, value: Value) -> Value:
-        """Return a rank-0 float tensor as the weak Python scalar of `float(x)`; Python scalars unchanged."""
+        """Return a rank-0 float or bool tensor as the weak Python scalar of `float(x)`; Python scalars unchanged."""
         ...
 
     def number_of(self, size: Value) -> Value:

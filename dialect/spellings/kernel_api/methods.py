@@ -35,13 +35,17 @@ share("ndarray", "numpy", "sum prod max min mean any all var std argmax argmin r
 share("ndarray", "numpy", "cumsum cumprod argsort argpartition searchsorted repeat diagonal trace")
 
 
-@spelling("ndarray.item", ops="reshape cast")
+@spelling("ndarray.item", ops="reshape cast pick")
 def _(b, a, *args):
-    if args:
-        b.fail("item(i) is not supported", help="index the array: x[i, j], or x.flat[i]")
-    if helpers.size_of(b, a) != 1:
+    indices = helpers.sizes(args) if args else ()
+    if len(indices) not in (0, 1, helpers.rank_of(b, a)):
+        b.fail(f"item() takes {helpers.rank_of(b, a)} positions of {b.type_of(a)}, or one, not {len(indices)}")
+    if not indices and helpers.size_of(b, a) != 1:
         b.fail("item() is of an array with one element", help="index the array: x[i, j]")
-    element = b.reshape(a, ())
+    element = b.reshape(a, (-1,) if len(indices) == 1 else ()) if len(indices) < 2 else a
+    for position in indices:
+        b.require_inside(position, helpers.shape_of(b, element)[0])
+        element = b.pick(element, position)
     return b.python_scalar(element) if b.type_of(element).dtype.is_inexact else element
 
 
@@ -55,7 +59,9 @@ def _(b, a, dtype=None, type=unsupported()):
 
 @spelling("numpy.frombuffer", ops=VIEW)
 def _(b, buffer, dtype=float, count=-1, offset=0, *, like=unsupported()):
-    dtype, flat = ufuncs.dtype_of(b, dtype), b.reshape(buffer, (-1,))
+    # A constant of bytes is the tuple of its numbers.
+    flat = b.literal(list(buffer), (len(buffer),), DTYPES["uint8"]) if isinstance(buffer, tuple) else buffer
+    dtype, flat = ufuncs.dtype_of(b, dtype), b.reshape(flat, (-1,))
     data = helpers.reinterpreted(b, flat, DTYPES["uint8"])
     stop = None if count == -1 else offset + count * dtype.bytes
     size = helpers.shape_of(b, data)[0]

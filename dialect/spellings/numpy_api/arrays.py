@@ -110,15 +110,16 @@ def _(b, ary, indices_or_sections, axis=0):
                 f"{size} elements do not split into {indices_or_sections} equal parts",
                 help="numpy.array_split takes unequal parts",
             )
-        return b.split(ary, indices_or_sections, axis)
-    return b.split(ary, tuple(indices_or_sections), axis)
+        return list(b.split(ary, indices_or_sections, axis))
+    return list(b.split(ary, tuple(indices_or_sections), axis))
 
 
 @spelling("numpy.array_split", ops="split")
 def _(b, ary, indices_or_sections, axis=0):
     if not helpers.is_integer(indices_or_sections):
-        return b.split(ary, tuple(indices_or_sections), axis)
-    return helpers.split_evenly(b, ary, indices_or_sections, helpers.one_axis(b, axis, helpers.rank_of(b, ary)))
+        return list(b.split(ary, tuple(indices_or_sections), axis))
+    axis = helpers.one_axis(b, axis, helpers.rank_of(b, ary))
+    return list(helpers.split_evenly(b, ary, indices_or_sections, axis))
 
 
 register("numpy.unstack", lambda b, x, /, *, axis=0: helpers.unstacked(b, x, axis), "split squeeze")

@@ -202,7 +202,7 @@ def _(builder, a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @spelling("numpy.allclose", ops=f"all {CLOSE}")
 def _(builder, a, b, rtol=1e-05, atol=1e-08, equal_nan=False):
-    return builder.all(close(builder, a, b, rtol, atol, equal_nan), axis=None, keepdims=False)
+    return builder.python_scalar(builder.all(close(builder, a, b, rtol, atol, equal_nan), axis=None, keepdims=False))
 
 
 @spelling("numpy.array_equal", ops="equal all isnan logical_and logical_or")
@@ -212,4 +212,4 @@ def _(b, a1, a2, equal_nan=False):
     same = b.equal(*strong(b, a1, a2))
     if equal_nan:
         same = b.logical_or(same, b.logical_and(b.isnan(a1), b.isnan(a2)))
-    return b.all(same, axis=None, keepdims=False)
+    return b.python_scalar(b.all(same, axis=None, keepdims=False))

@@ -74,6 +74,7 @@ def _finished(b: Builder, values: Value, dtype: DType, axis: Argument) -> Value:
 
 @spelling("numpy.linspace", ops=f"{EVENLY} transpose")
 def _(b, start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=unsupported()):
+    start, stop = (as_array(b, bound) if isinstance(bound, (tuple, list)) else bound for bound in (start, stop))
     values, step = evenly(b, start, stop, counted(b, num, "linspace"), endpoint)
     dtype = numpy_dtype(b, dtype) or _dtype_of_range(b, start, stop)
     result = _finished(b, b.floor(values) if dtype.is_integer else values, dtype, axis)

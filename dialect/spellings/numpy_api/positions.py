@@ -14,6 +14,7 @@ from mlirtri.dialect.promotion.dtype_rules import Operand, common_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import array_of
+from mlirtri.dialect.spellings.numpy_api.selection import INDICES, indices_of
 from mlirtri.dialect.spellings.numpy_api.shapes import known_ints
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, as_array, dtype_of, numpy_dtype
 from mlirtri.errors import KernelValueError
@@ -110,9 +111,13 @@ def _(b, n, ndim=2):
     return tuple(_literal(b, array) for array in numpy.diag_indices(known_ints(b, n, "n"), known_ints(b, ndim, "ndim")))
 
 
-@spelling("numpy.ix_", ops="literal reshape")
+@spelling("numpy.ix_", ops=f"literal reshape {INDICES}")
 def _(b, *args):
-    indices = [positions_of(b, part) for part in args]
+    are_masks = [b.type_of(part) is not None and b.type_of(part).dtype.is_bool for part in args]
+    indices = [
+        indices_of(b, part, "numpy.ix_")[0] if is_mask else positions_of(b, part)
+        for part, is_mask in zip(args, are_masks, strict=True)
+    ]
     for index in indices:
         helpers.require_rank(b, "an argument of numpy.ix_", index, (1,))
     rank = len(indices)
@@ -150,14 +155,15 @@ def _(b, indices, shape, order=unsupported("C")):
     return tuple(reversed(parts))
 
 
-@spelling("numpy.ravel_multi_index", ops="multiply add cast")
+@spelling("numpy.ravel_multi_index", ops="multiply add cast literal stack")
 def _(b, multi_index, dims, mode=unsupported("raise"), order=unsupported("C")):
     sizes = helpers.as_tuple(known_ints(b, dims, "a size"))
     if len(multi_index) != len(sizes):
         b.fail(f"{len(multi_index)} positions do not go with {len(sizes)} axes")
-    flat = b.cast(multi_index[0], INT64)
-    for position, size in zip(multi_index[1:], sizes[1:], strict=True):
-        flat = b.add(b.multiply(flat, size), b.cast(position, INT64))
+    positions = [b.cast(as_array(b, position), INT64) for position in multi_index]
+    flat = positions[0]
+    for position, size in zip(positions[1:], sizes[1:], strict=True):
+        flat = b.add(b.multiply(flat, size), position)
     return flat
 
 
@@ -187,10 +193,13 @@ def _(b, p, x):
     return result
 
 
-@spelling("numpy.ediff1d", ops="reshape cut subtract")
-def _(b, ary, to_end=unsupported(), to_begin=unsupported()):
-    flat = b.reshape(ary, (-1,))
-    return b.subtract(b.cut(flat, 0, slice(1, None)), b.cut(flat, 0, slice(None, -1)))
+@spelling("numpy.ediff1d", ops="reshape cut subtract cast concatenate literal stack")
+def _(b, ary, to_end=None, to_begin=None):
+    flat = b.reshape(as_array(b, ary), (-1,))
+    differences = b.subtract(b.cut(flat, 0, slice(1, None)), b.cut(flat, 0, slice(None, -1)))
+    ends = [None if end is None else b.reshape(as_array(b, end), (-1,)) for end in (to_begin, to_end)]
+    parts = [part for part in (ends[0], differences, ends[1]) if part is not None]
+    return b.concatenate(tuple(b.cast(part, b.type_of(flat).dtype) for part in parts), 0)
 
 
 # --- dtypes --------------------------------------------------------------------------------------------------------

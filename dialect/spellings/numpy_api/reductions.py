@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, as_array, numpy_dtype
 
 
 def _chosen(b: Builder, a: Value, where: Argument, neutral: Value) -> Value:
     """Return `a` with the neutral element where `where` is false."""
-    return a if where is None or where is True else b.where(where, a, b.cast(neutral, b.type_of(a).dtype))
+    if where is None or where is True:
+        return a
+    return b.where(as_array(b, where), a, b.cast(neutral, b.type_of(a).dtype))
 
 
 def _accumulation(op: str, neutral: int, combine: Any):
@@ -35,6 +38,10 @@ def _extremum(op: str):
                 b.fail(f"numpy.{op} with where= needs initial=, as in NumPy")
             return getattr(b, op)(a, axis=axis, keepdims=keepdims)
         initial = b.cast(initial, b.type_of(a).dtype)
+        shape = helpers.shape_of(b, a)
+        taken = range(len(shape)) if axis is None else helpers.many_axes(b, axis, len(shape))
+        if any(shape[position] == 0 for position in taken):
+            return b.broadcast_to(initial, helpers.shape_of(b, b.sum(a, axis=axis, keepdims=keepdims)))
         with b.muted():  # there may be no elements
             result = getattr(b, op)(_chosen(b, a, where, initial), axis=axis, keepdims=keepdims)
         return getattr(b, f"{op}imum")(result, initial)
@@ -44,16 +51,29 @@ def _extremum(op: str):
 
 def _spread(op: str):
     def function(
-        b, a, axis=None, dtype=None, out=unsupported(), ddof=0, keepdims=False, *, where=unsupported(),
-        mean=unsupported(), correction=None,
+        b, a, axis=None, dtype=None, out=unsupported(), ddof=0, keepdims=False, *, where=None, mean=None,
+        correction=None,
     ):  # fmt: skip
         if correction is not None and ddof != 0:
             b.fail("ddof and correction are the same thing: pass one of them")
         a = as_array(b, a) if dtype is None else b.cast(a, numpy_dtype(b, dtype))
         correction = ddof if correction is None else correction
+        if mean is not None or where not in (None, True):
+            variance = _variance(b, a, axis, keepdims, where, mean, correction)
+            return variance if op == "var" else b.sqrt(variance)
         return getattr(b, op)(a, axis=axis, keepdims=keepdims, correction=correction)
 
     return function
+
+
+def _variance(b: Builder, a: Value, axis: Argument, keepdims: bool, where: Argument, mean: Value, correction: Value):
+    """Return the variance of the elements where `where` is true, about a mean that may be given."""
+    mean = _mean(b, a, axis, keepdims=True, where=where) if mean is None else mean
+    squares = b.square(b.abs(b.subtract(a, mean)))
+    sum_ = b.sum(_chosen(b, squares, where, 0), axis=axis, keepdims=keepdims)
+    chosen = b.broadcast_to(b.cast(True if where is None else as_array(b, where), INT64), helpers.shape_of(b, a))
+    count = b.subtract(b.sum(chosen, axis=axis, keepdims=keepdims), correction)
+    return b.divide(sum_, b.cast(b.maximum(count, 0), b.type_of(sum_).dtype))
 
 
 def _reduce(function: Any, takes_dtype: bool):
@@ -91,17 +111,19 @@ def _truth(op: str, neutral: int):
 register("numpy.sum", _accumulation("sum", 0, lambda b, x, y: b.add(x, y)), "sum where cast add")
 register("numpy.prod", _accumulation("prod", 1, lambda b, x, y: b.multiply(x, y)), "prod where cast multiply")
 for _op in ("max", "min"):
-    register(f"numpy.{_op} numpy.a{_op}", _extremum(_op), f"{_op} where cast {_op}imum")
+    register(f"numpy.{_op} numpy.a{_op}", _extremum(_op), f"{_op} where cast {_op}imum broadcast_to sum")
 for _ufunc, _op, _neutral in (("add", "sum", 0), ("multiply", "prod", 1)):
     _combine = (lambda b, x, y: b.add(x, y)) if _ufunc == "add" else (lambda b, x, y: b.multiply(x, y))
     _method = _reduce(_accumulation(_op, _neutral, _combine), takes_dtype=True)
     register(f"numpy.{_ufunc}.reduce", _method, f"{_op} where cast {_ufunc}")
 for _ufunc, _op in (("maximum", "max"), ("minimum", "min")):
-    register(f"numpy.{_ufunc}.reduce", _reduce(_extremum(_op), takes_dtype=False), f"{_op} where cast {_ufunc}")
+    _ops = f"{_op} where cast {_ufunc} broadcast_to sum"
+    register(f"numpy.{_ufunc}.reduce", _reduce(_extremum(_op), takes_dtype=False), _ops)
 for _ufunc, _op, _neutral in (("logical_and", "all", 1), ("logical_or", "any", 0)):
     register(f"numpy.{_ufunc}.reduce", _truth(_op, _neutral), f"{_op} where cast")
 for _op in ("var", "std"):
-    register(f"numpy.{_op}", _spread(_op), _op)
+    _ops = f"{_op} mean where cast sum divide broadcast_to subtract abs square sqrt maximum"
+    register(f"numpy.{_op}", _spread(_op), _ops)
 
 
 @spelling("numpy.mean", ops="mean where cast sum divide broadcast_to")
@@ -112,7 +134,7 @@ def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, whe
     # In the dtype of the unmasked mean.
     dtype = dtype or (b.type_of(a).dtype if b.type_of(a).dtype.is_inexact else FLOAT64)
     sum_ = b.sum(_chosen(b, b.cast(a, dtype), where, 0), axis=axis, keepdims=keepdims)
-    chosen = b.broadcast_to(b.cast(where, INT64), b.type_of(a).shape)
+    chosen = b.broadcast_to(b.cast(as_array(b, where), INT64), b.type_of(a).shape)
     return b.divide(sum_, b.cast(b.sum(chosen, axis=axis, keepdims=keepdims), dtype))
 
 

@@ -8,25 +8,14 @@ _RANDOM = "it draws from a generator that all of NumPy shares, and a kernel depe
 _DRAW = (
     "rng = numpy.random.default_rng(seed) in the kernel, then rng.random(shape); or draw outside and pass the numbers"
 )
-_LENGTH = "how long its result is depends on the values of its argument"
-
 _EIGEN = "use eigh or eigvalsh for a Hermitian one, or compute them outside and pass them as an argument"
 
 _RANDOM_FUNCTIONS = """
     rand randn randint random random_sample normal uniform choice shuffle permutation seed exponential
     poisson binomial beta gamma standard_normal ranf sample integers RandomState
     """
-_OF_UNKNOWN_LENGTH = {
-    "unique_counts": "compute it outside of the kernel, or count with numpy.bincount(x, minlength=n)",
-    "setdiff1d": "compute it outside of the kernel",
-    "union1d": "compute it outside of the kernel",
-    "intersect1d": "compute it outside of the kernel",
-    "setxor1d": "compute it outside of the kernel",
-    "trim_zeros": "slice with bounds that are known",
-}
 
 REFUSED |= {f"numpy.random.{name}": (_RANDOM, _DRAW) for name in _RANDOM_FUNCTIONS.split()}
-REFUSED |= {f"numpy.{name}": (_LENGTH, help) for name, help in _OF_UNKNOWN_LENGTH.items()}
 REFUSED |= {
     f"{library}.linalg.{name}": ("eigenvalues of a matrix that is not Hermitian are not computed in kernels", _EIGEN)
     for library in ("numpy", "torch")
@@ -34,7 +23,7 @@ REFUSED |= {
 }
 REFUSED |= {
     f"numpy.{name}": ("it calls Python for each element", "call the function on whole arrays")
-    for name in ("vectorize", "apply_along_axis", "apply_over_axes", "fromfunction", "frompyfunc", "fromiter")
+    for name in ("vectorize", "apply_over_axes", "frompyfunc", "fromiter")
 }
 REFUSED |= {
     f"numpy.{name}": ("kernels read and write no files", "read before the call and write after it")

@@ -47,16 +47,21 @@ cumprod = spelling("numpy.cumprod", ops="scan reshape")(_running("prod"))
 
 
 def _cumulative(kind: str):
-    def function(b, x, /, *, axis=None, dtype=None, out=unsupported(), include_initial=unsupported(False)):
+    def function(b, x, /, *, axis=None, dtype=None, out=unsupported(), include_initial=False):
         if axis is None and helpers.rank_of(b, x) != 1:
             b.fail("an array of more than one axis needs axis=")
-        return _running(kind)(b, x, axis, dtype)
+        result = _running(kind)(b, x, axis, dtype)
+        if not include_initial:
+            return result
+        first = b.cut(result, helpers.one_axis(b, axis or 0, helpers.rank_of(b, x)), slice(0, 1))
+        initial = b.full(helpers.shape_of(b, first), 0 if kind == "sum" else 1, b.type_of(result).dtype)
+        return b.concatenate((initial, result), axis or 0)
 
     return function
 
 
-spelling("numpy.cumulative_sum", ops="scan reshape")(_cumulative("sum"))
-spelling("numpy.cumulative_prod", ops="scan reshape")(_cumulative("prod"))
+spelling("numpy.cumulative_sum", ops="scan reshape cut full concatenate")(_cumulative("sum"))
+spelling("numpy.cumulative_prod", ops="scan reshape cut full concatenate")(_cumulative("prod"))
 
 
 def _nan_running(kind: str, neutral: int):

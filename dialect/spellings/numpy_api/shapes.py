@@ -253,7 +253,7 @@ def _split_along(axis: int):
     def function(b, ary, indices_or_sections):
         split_axis = 0 if axis == 1 and helpers.rank_of(b, ary) == 1 else axis
         parts = indices_or_sections if helpers.is_integer(indices_or_sections) else tuple(indices_or_sections)
-        return b.split(ary, parts, split_axis)
+        return list(b.split(ary, parts, split_axis))
 
     return function
 

@@ -1,7 +1,6 @@
 """Reading by index: basic indices, integer arrays, and masks.
 
-A basic index gives a view of the array's memory, one with arrays among its parts a new array. Refuses masks and None
-beside integer arrays.
+A basic index gives a view of the array's memory, one with arrays among its parts a new array.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.builder import KernelValue, TriValue
+from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.indexing.slices import read, steps_of, subset_of
 from mlirtri.lowering.frontend.semantics.arrays import masked
@@ -88,7 +88,7 @@ def _as_array(b: Language, part: Any) -> Any:
     if isinstance(part, list) or (isinstance(part, tuple) and part and not isinstance(part[0], slice)):
         if not part:
             raise KernelTypeError("an empty list is not an index", help="use a slice that is empty")
-        return b.stack([b.tensor(value) for value in part])
+        return b.stack([b.tensor(_as_array(b, value)) for value in part])
     return part
 
 
@@ -131,8 +131,24 @@ def _gathered(b: Language, tensor: TriValue, parts: list[Any]) -> TriValue:
         base = subscript(b, tensor, axes.basic)
         selected = masked(b, b.transpose(base, axes.order(base)), axes.mask)
         return b.transpose(selected, axes.back(selected.type.rank))
-    base, arrays, back = arranged(b, tensor, parts)
+    base, arrays, back = arranged(b, *without_new_axes(b, tensor, with_positions(b, parts)))
     return b.transpose(b.tri.gather(base, *arrays), tuple(back))
+
+
+def without_new_axes(b: Language, tensor: TriValue, parts: list[Any]) -> tuple[TriValue, list[Any]]:
+    """Return the view with the new axes of an index, and the index with whole slices instead of None."""
+    if not any(part is None for part in parts):
+        return tensor, parts
+    view = subscript(b, tensor, tuple(part if part is None else slice(None) for part in parts))
+    return view, [slice(None) if part is None else part for part in parts]
+
+
+def with_positions(b: Language, parts: list[Any]) -> list[Any]:
+    """Return an index with the positions of true elements, whose number is known at run time, instead of masks."""
+    positions: list[Any] = []
+    for part in parts:
+        positions += spellings.SPELLINGS["numpy.nonzero"].call(b, part) if _is_mask(part) and part.type.rank else [part]
+    return positions
 
 
 def arranged(b: Language, tensor: TriValue, parts: list[KernelValue]) -> tuple[TriValue, list[TriValue], list[int]]:
@@ -140,10 +156,6 @@ def arranged(b: Language, tensor: TriValue, parts: list[KernelValue]) -> tuple[T
 
     The permutation moves the axes of the gathered elements to NumPy's positions.
     """
-    if any(part is None for part in parts):
-        raise KernelTypeError("None beside arrays of positions is not supported", help="index with None afterwards")
-    if any(_is_mask(part) for part in parts):
-        raise KernelTypeError("a mask beside arrays is not supported", help="index with the mask first")
     picked = [axis for axis, part in enumerate(parts) if not isinstance(part, slice)]
     basic = [part if isinstance(part, slice) else slice(None) for part in parts]
     base = subscript(b, tensor, tuple(basic))

@@ -21,6 +21,8 @@ from mlirtri.lowering.frontend.indexing.reads import (
     masked_axes,
     strong,
     subscript,
+    with_positions,
+    without_new_axes,
 )
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, common_size, cut, seen_as
@@ -57,6 +59,7 @@ def _update(b: Language, value: Any, target: TriValue) -> TriValue:
 
 def _scatter(b: Language, tensor: TriValue, parts: list[Any], value: Any) -> None:
     tri = b.tri
+    tensor, parts = without_new_axes(b, tensor, with_positions(b, parts))
     target = subscript(b, tensor, tuple(part if isinstance(part, slice) else slice(None) for part in parts))
     basic = [part if not isinstance(part, slice) else slice(None) for part in parts]
     base, arrays, order = arranged(b, target, basic)

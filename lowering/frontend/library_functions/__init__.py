@@ -13,6 +13,7 @@ Read in this order:
   eigenvalues, singular values and what follows from them.
 - `random_generator.py`: the generator of `numpy.random`. `random_numbers.py`, `random_distributions.py`: the numbers
   that are drawn from it. `ziggurat_tables.py`: the tables of two distributions.
+- `set_functions.py`: sets, and NumPy's functions that take functions.
 - `special_functions.py`: gamma, Bessel and inverse error functions; exponents and neighbours of floats.
 - `torch_functions.py`: torch's composed arithmetic and distances. `torch_indexing.py`: its elements by positions and
   masks, scatters. `torch_losses.py`: its losses and normalisations. `torch_images.py`: its windows, pixel shuffles,

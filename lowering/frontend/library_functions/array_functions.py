@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.lowering.frontend.library_functions import torch_matrices
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 
@@ -360,6 +361,20 @@ def is_close(a, b, *, rel_tol=1e-09, abs_tol=0.0):
     return bool(a == b or is_near)
 
 
+def bit_length(self):
+    if self.dtype.is_inexact:
+        refuse("a float has no bit_length()")
+    # The smallest integer has an absolute value among unsigned ones only.
+    rest, count = np.uint64(np.abs(np.int64(self))), 0
+    while rest > 0:
+        rest, count = rest >> np.uint64(1), count + 1
+    return count
+
+
+def is_integer(self):
+    return bool(self == np.floor(self))
+
+
 def matrix_norm(x, /, *, keepdims=False, ord: Any = "fro"):
     return np.linalg.norm(x, ord, (-2, -1), keepdims)
 
@@ -384,11 +399,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {f"numpy.{function.__name__}": functi
         x.reshape(-1) if axis is None and not keepdims else x, ord, axis, keepdims
     ),
     "numpy.linalg.matrix_norm": matrix_norm,
+    "numpy.linalg.trace": lambda x, /, *, offset=0, dtype=None: np.trace(x, offset, -2, -1, dtype),
+    "numpy.linalg.diagonal": lambda x, /, *, offset=0: np.diagonal(x, offset, -2, -1),
+    "numpy.linalg.matrix_transpose": lambda x, /: np.matrix_transpose(x),
     "math.copysign": lambda x, y, /: float(np.copysign(float(x), float(y))),
     "math.gcd": lambda x, y, /: int(np.gcd(x, y)),
     "math.ldexp": lambda x, i, /: float(np.ldexp(float(x), i)),
     "math.fmod": fmod,
     "math.isclose": is_close,
+    "numpy.linalg.tensorinv": lambda a, ind=2: torch_matrices.tensorinv(a, ind),
+    "numpy.linalg.tensorsolve": lambda a, b, axes=None: torch_matrices.tensorsolve(a, b, axes),
     "numpy.vecmat": lambda x1, x2, /: np.matmul(np.conj(x1)[..., None, :], x2)[..., 0, :],
 }
 """Inlined functions of NumPy by qualified name."""
@@ -398,3 +418,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "compress": lambda self, condition, axis=None: np.compress(condition, self, axis),
 }
 """Inlined methods of arrays by name; each takes the array first."""
+METHODS_OF_NUMBERS: dict[str, Callable[..., Any]] = {
+    "bit_length": bit_length,
+    "bit_count": lambda self: int(np.bitwise_count(self)),
+    "is_integer": is_integer,
+}
+"""Inlined methods of Python's numbers of run time by name."""

@@ -33,6 +33,7 @@ from mlirtri.lowering.frontend.library_functions import (
     random_distributions,
     random_generator,
     random_numbers,
+    set_functions,
     special_functions,
     torch_functions,
     torch_images,
@@ -119,6 +120,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **linear_algebra.FUNCTIONS,
     **matrix_factors.FUNCTIONS,
     **random_generator.FUNCTIONS,
+    **set_functions.FUNCTIONS,
     **special_functions.FUNCTIONS,
     **torch_functions.FUNCTIONS,
     **torch_images.FUNCTIONS,
@@ -143,8 +145,8 @@ _OF_TORCH = (
     torch_functions, torch_images, torch_indexing, torch_losses, torch_matrices, torch_pools, torch_statistics,
 )  # fmt: skip
 _FILES = (
-    array_functions, definitions, linear_algebra, matrix_factors, special_functions, ufunc_methods, *_OF_RANDOM,
-    *_OF_TORCH,
+    array_functions, definitions, linear_algebra, matrix_factors, set_functions, special_functions, ufunc_methods,
+    *_OF_RANDOM, *_OF_TORCH,
 )  # fmt: skip
 _OF_TENSORS = special_functions.METHODS | torch_functions.METHODS | torch_images.METHODS
 _OF_TENSORS |= torch_indexing.METHODS | torch_matrices.METHODS | torch_statistics.METHODS
@@ -231,6 +233,8 @@ def method(owner: Any, name: str, semantics: str) -> Any:
             )
             raise UnknownNameError(f"{name!r} {has}", help=f"there are {', '.join(sorted(_OF_GENERATORS))}")
         return BoundFunction(_OF_GENERATORS[name], owner)
+    if isinstance(owner, TriValue) and owner.weak and name in array_functions.METHODS_OF_NUMBERS:
+        return BoundFunction(array_functions.METHODS_OF_NUMBERS[name], owner)
     if isinstance(owner, TriValue):
         methods = array_functions.METHODS if semantics == "numpy" else _OF_TENSORS
         if semantics == "torch" and name in _WRITING:
@@ -276,6 +280,11 @@ def _names(loaded: tuple[str, ...]) -> dict[tuple[type, Any], str]:
     return names
 
 
+def _needs_singular_values(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> bool:  # noqa: A002
+    is_matrix = isinstance(axis, tuple) or (axis is None and isinstance(x, TriValue) and x.type.rank == 2)
+    return is_matrix and isinstance(ord, (int, float, str)) and ord in (2, -2, "nuc")
+
+
 _PLACES_OF_RETURN_INDICES = {"max_pool": 6, "adaptive_max_pool": 2}
 """Which positional argument of a pool is `return_indices`, by the name of the kind."""
 
@@ -289,6 +298,10 @@ def _has_operation(name: str, arguments: list[Any], keywords: dict[str, Any]) ->
     if pool is not None and not name.endswith("with_indices"):
         place = _PLACES_OF_RETURN_INDICES[pool]
         return not (keywords["return_indices"] if "return_indices" in keywords else arguments[place:][:1] == [True])
+    if name == "numpy.linalg.norm":
+        return not _needs_singular_values(*arguments, **keywords)
+    if name == "numpy.linalg.matrix_power":
+        return not any(isinstance(n, int) and n < 0 for n in (*arguments[1:], *keywords.values()))
     if name in ("numpy.unique", "torch.median"):
         return len(arguments) + len(keywords) == 1
     if name not in ("numpy.add.at", "numpy.subtract.at") or len(arguments) < 2:

@@ -341,6 +341,10 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     return np.expand_dims(result, tuple(dim)) if keepdim else result
 
 
+def norm(x, ord=None, axis=None, keepdims=False):
+    return matrix_norm(x, ord, (0, 1) if axis is None else axis, keepdims).astype(moduli(x))
+
+
 def slogdet(a):
     square(a)
     if a.ndim > 2:
@@ -360,7 +364,7 @@ def logdet(input):
     return np.where(sign < 0, np.nan, total).astype(total.dtype)
 
 
-_OF_NUMPY = (qr, eigh, eigvalsh, svd, svdvals, pinv, matrix_rank, cond, lstsq, slogdet)
+_OF_NUMPY = (qr, eigh, eigvalsh, svd, svdvals, pinv, matrix_rank, cond, lstsq, slogdet, norm)
 _OF_TORCH = {
     "qr": torch_qr, "svd": torch_svd, "pinv": torch_pinv, "matrix_rank": torch_matrix_rank, "eigh": eigh,
     "eigvalsh": eigvalsh, "svdvals": svdvals, "cond": cond, "slogdet": slogdet,

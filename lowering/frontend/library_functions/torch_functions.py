@@ -77,7 +77,7 @@ def softshrink(input, lambd=0.5):
 
 
 def threshold(input, threshold, value, inplace=False):
-    return np.where(input > threshold, input, value)
+    return np.where(input <= threshold, value, input)
 
 
 def celu(input, alpha=1.0, inplace=False):

@@ -216,6 +216,7 @@ _OF_NETWORKS: tuple[Callable[..., Any], ...] = (
     bilinear, multi_margin_loss, multilabel_soft_margin_loss, lp_pool1d, embedding_bag,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "numpy.linalg.matrix_power": lambda a, n: matrix_power(a if a.dtype.is_inexact else a.astype(np.float64), n),
     **{f"torch.linalg.{function.__name__}": function for function in _OF_LINALG},
     **{f"torch.{function.__name__}": function for function in _NAMED},
     **{f"torch.nn.functional.{function.__name__}": function for function in _OF_NETWORKS},

@@ -113,9 +113,11 @@ class Language:
         return self.operand(value).weak if isinstance(value, (TriValue, *NUMBERS)) else None
 
     def python_scalar(self, value: KernelValue) -> KernelValue:
-        """Return a rank-0 float or complex tensor as the weak number of `float(x)`; Python scalars unchanged."""
+        """Return a rank-0 float, complex or bool tensor as the weak number of `float(x)`; Python scalars unchanged."""
         if not isinstance(value, TriValue) or value.weak:
             return value
+        if not value.type.rank and value.type.dtype.is_bool:
+            return TriValue(value.value, value.type, weak=True)
         if value.type.rank or not value.type.dtype.is_inexact:
             self.fail(f"cannot make a Python float of {value.type} at run time", help="use astype or cast")
         wide = self.tri.cast(value, DTYPES["complex128" if value.type.dtype.is_complex else "float64"])

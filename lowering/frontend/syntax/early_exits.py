@@ -70,8 +70,23 @@ def _leave(statement: ast.stmt, enclosing_flag: str | None) -> list[ast.stmt]:
         return [out]
     if isinstance(statement, ast.Raise):
         return [_assign(RAISED, ast.Constant(True), statement), out, statement]
-    value = statement.value if isinstance(statement, ast.Return) and statement.value else ast.Constant(None)
-    return [_assign(VALUE, value, statement), _assign(RETURNED, ast.Constant(True), statement), out]
+    returned = [_assign(RETURNED, ast.Constant(True), statement), out]
+    # None is known at compile time, so no loop carries it.
+    return returned if _is_bare(statement) else [_assign(VALUE, statement.value, statement), *returned]
+
+
+def _is_bare(statement: Any) -> bool:
+    """Return whether a `return` gives None."""
+    return statement.value is None or (isinstance(statement.value, ast.Constant) and statement.value.value is None)
+
+
+def _returns(statement: ast.AST) -> Iterator[ast.Return]:
+    """Yield the `return` statements in a statement, other than of functions defined in it."""
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.Return):
+            yield child
+        elif not isinstance(child, (ast.FunctionDef, ast.Lambda)):
+            yield from _returns(child)
 
 
 def _loop(statement: Any, serial: Iterator[int]) -> ast.stmt:
@@ -112,7 +127,8 @@ def _after_return(
     statement: ast.stmt, following: list[ast.stmt], enclosing_flag: str | None, serial: Iterator[int]
 ) -> ast.stmt:
     if enclosing_flag is None:
-        leave: ast.stmt = ast.copy_location(ast.Return(_name(VALUE, statement)), statement)
+        value = None if all(map(_is_bare, _returns(statement))) else _name(VALUE, statement)
+        leave: ast.stmt = ast.copy_location(ast.Return(value), statement)
     else:
         leave = _assign(enclosing_flag, ast.Constant(False), statement)
     if _ends_by_return_only(statement):

@@ -210,7 +210,7 @@ def test_own_functions_follow_the_semantics(semantics):
 @pytest.mark.parametrize(
     ("sentence", "case"),
     [
-        ("numpy.std\\(where=…\\) is not supported", Case("numpy.std", X, where=M)),
+        ("numpy.exp\\(where=…\\) is not supported", Case("numpy.exp", X, where=M)),
         ("numpy.max with where= needs initial=", Case("numpy.max", X, where=M)),
         ("numpy.exp\\(out=…\\) is not supported", Case("numpy.exp", X, X)),
         ("order='A' goes by how an array lies in memory", Case("numpy.reshape", X, (3, 2), "A")),

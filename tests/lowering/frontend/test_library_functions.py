@@ -37,7 +37,44 @@ def scaled(x, exponents):
     return np.ldexp(x, exponents), np.ldexp(x.astype(np.float32), exponents)
 
 
+def sets(x, y):
+    return (
+        np.union1d(x, y), np.intersect1d(x, y), np.setxor1d(x, y), np.setdiff1d(x, [0]), np.unique_counts(x),
+        np.trim_zeros(y), np.sort_complex(x), np.ediff1d(x, to_begin=0, to_end=[1, 2]),
+    )  # fmt: skip
+
+
+def of_functions(table):
+    return (
+        np.fromfunction(lambda i, j: i + 2 * j, (2, 3)),
+        np.apply_along_axis(lambda row: row[::-1].cumsum(), 0, table),
+        np.apply_along_axis(np.max, 1, table), np.max(table[:0], axis=0, initial=2.0), np.float64(table.item(1, 2)),
+        np.var(table, axis=1, where=table > 2), np.cumulative_sum(table, axis=1, include_initial=True),
+        np.round(np.linalg.norm(table, "nuc") - np.linalg.norm(table, 2), 9), np.linspace([0, 1], table[0, :2], 3),
+    )  # fmt: skip
+
+
+def of_numbers(x):
+    n = int(x[2])
+    return (
+        np.array([n.bit_length(), (-n).bit_count(), (5).bit_length(), sum(b"ab"), b"abc"[x[5] - 11]]),
+        np.frombuffer(b"abc", np.uint8), np.int64(max(int(x[0]), 3)), np.bool_(np.array_equal(x, x) is True),
+    )  # fmt: skip
+
+
+def stored_extrema(x):
+    narrow = np.zeros(3, np.int8)
+    for i in range(3):
+        narrow[i] = max(x[i], np.int64(-5))
+        narrow[i] = min(100, narrow[i])
+    return narrow
+
+
 CASES = [
+    (sets, (np.array([3, 1, 3, 0]), np.array([0, 2, 1, 0]))),
+    (of_functions, (np.arange(12.0).reshape(3, 4),)),
+    (of_numbers, (SMALL,)),
+    (stored_extrema, (SMALL,)),
     (divisors, (SMALL, OTHER)),
     (divisors, (np.array([[12], [9]], np.uint16), np.array([18, 12, 0], np.uint16))),
     (distinct, (np.array([[3, 1, 2], [1, 3, 3]]), np.array([np.nan, 1.5, np.nan, -0.0, 0.0]))),

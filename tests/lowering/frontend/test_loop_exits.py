@@ -53,6 +53,27 @@ def break_and_continue(a, stop):
     return total, seen
 
 
+@on(VECTOR)
+def return_without_a_value(a):
+    def clear_until(limit):
+        if limit == 0:
+            return
+        i = 0
+        while i < len(a):
+            if a[i] > limit:
+                return None
+            a[i], i = 0, i + 1
+
+    clear_until(0)
+    clear_until(4)
+    for x in a:
+        for y in a:
+            if x + y > 10:
+                return
+            a[0] += 1
+    a[1] = 7
+
+
 @on(VECTOR, 4.0)
 @on(VECTOR, 77.0)
 def return_in_loop(a, wanted):

@@ -55,6 +55,9 @@ STATEMENTS = {
     "mask after a slice": "a[:, m[:5]] = a[:, m[:5]] * 2\na[1:3, m[:5]] = a[1:3, :1]\nv[0] = a[:, m[:5]][1, -1]",
     "mask and a slice between": "b = a.reshape(2, 2, 5)\nb[m[:2], :, 0] = -1.0\nb[0, :, m[:5]] = v[:2]",
     "mask and a new axis": "v[:] = a[None, m[:4]].sum() + a[m[:4], None, 1:3].max()",
+    "masks and new axes beside positions": "a[m[:4], p[:2]] = -1.0\na[p[:2, None], None, p] += 2.0\n"
+    "v[0] = a[None, p, 1].sum() + a[np.ix_(m[:4], [1, 2])].max() + a[[[0, 1]], 1][0, 1]",
+    "where of a ufunc": "np.divide(1, v, out=v, where=v > 2)\nnp.sqrt(a, out=a, where=m[:5])",
     "gather": "v[:4] = v[p]",
     "scatter, the last one wins": "v[p] = np.array([1.0, 2.0, 3.0, 4.0])",
     "scatter update counts once": "v[p] += 1",
