@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from combinations import in_turn
 from tilelang_programs import PROGRAMS
 
 import mlirtri.tile as T
@@ -11,8 +12,7 @@ import mlirtri.tile as T
 WAYS = {"linalg": {}, "mlir": {"pipeline": "mlir"}, "cuda": {"target": "cuda:emulated"}}
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "way"), in_turn(PROGRAMS, WAYS, of=2))
 def test_a_program_computes_what_torch_does(name, way):
     make, inputs, reference = PROGRAMS[name]
     torch.manual_seed(0)

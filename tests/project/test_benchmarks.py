@@ -72,6 +72,7 @@ def test_wrong_results_are_no_times(benchmark):
     assert not benchmark.is_close(right[1:], right, "float64")
 
 
+@pytest.mark.slow
 def test_numba_gets_the_functions_that_a_kernel_calls(benchmark):
     pytest.importorskip("numba")
     case = KERNELS["integrate_adaptive"]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from combinations import in_turn
 
 import mlirtri as mt
 
@@ -57,8 +58,9 @@ def updates(a: Matrix, b: Row):
     b[:] = 0
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
-@pytest.mark.parametrize("function", [wholes, products, shapes, parts, loops, updates])
+@pytest.mark.parametrize(
+    ("function", "pipeline"), in_turn([wholes, products, shapes, parts, loops, updates], PIPELINES, of=2)
+)
 def test_one_compile_serves_all_sizes(function, pipeline):
     kernel = mt.jit(function, pipeline=pipeline)
     for sizes in SIZES:

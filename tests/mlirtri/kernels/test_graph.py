@@ -172,7 +172,7 @@ def test_calls_mean_what_they_mean_outside(pipeline):
     np.testing.assert_array_equal(x, written)
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "relax", "mlir"])
+@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("relax", marks=pytest.mark.slow), "mlir"])
 def test_sizes_of_run_time(pipeline):
     with mt.graph() as graph:
         x = graph.argument("x", mt.Tensor((mt.dyn["N"], 4), mt.float32))

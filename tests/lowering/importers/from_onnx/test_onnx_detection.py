@@ -13,7 +13,7 @@ SCORES = GENERATOR.integers(0, 6, (2, 3, 9)).astype(np.float32)
 """Some of them equal: then the first box comes first."""
 
 
-@pytest.mark.parametrize(("pipeline", "is_centred"), [("linalg", 0), ("mlir", 1)])
+@pytest.mark.parametrize(("pipeline", "is_centred"), [pytest.param("linalg", 0, marks=pytest.mark.slow), ("mlir", 1)])
 def test_boxes_are_selected_by_batch_and_class(pipeline, is_centred):
     limits = {"n": np.int64([3]), "iou": np.float32([0.1]), "least": np.float32([0.5])}
     inputs = {"boxes": BOXES, "scores": SCORES, **limits}

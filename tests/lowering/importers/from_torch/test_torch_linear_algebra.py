@@ -79,12 +79,12 @@ def spectra(a, b, s):
 @pytest.mark.parametrize(
     ("function", "pipeline"),
     [
-        (solution, "linalg"),
+        (solution, "mlir"),
         (rebuilt, "mlir"),
         pytest.param(spectra, "linalg", marks=pytest.mark.slow),
         pytest.param(solutions, "mlir", marks=pytest.mark.slow),
         pytest.param(roots, "mlir", marks=pytest.mark.slow),
-        (orthogonal, "mlir"),
+        (orthogonal, "linalg"),
     ],
 )
 def test_factors_and_solutions(function, pipeline):

@@ -374,7 +374,7 @@ def written_where_a_mask_says(x, mask, y, gates, experts):
     return first, second, mixed, strided, x.put(torch.tensor([1, 7]), torch.tensor([5.0, 6.0]))
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("mlir", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pipeline", [pytest.param("linalg", marks=pytest.mark.slow), "mlir"])
 def test_writes_through_masks(pipeline):
     gates = torch.randn(3, 3, generator=GENERATOR)
     experts = torch.randn(3, 6, 6, generator=GENERATOR)

@@ -80,7 +80,9 @@ func.func @main(%a: tensor<{COUNT}x{kind}>, %b: tensor<{COUNT}x{kind}>) -> ({", 
     return text, [(name, oracle) for name, (_, _, oracle) in zip(names, steps, strict=True)]
 
 
-@pytest.mark.parametrize(("part", "pipeline"), [("f32", "linalg"), ("f32", "mlir"), ("f64", "mlir")])
+@pytest.mark.parametrize(
+    ("part", "pipeline"), [pytest.param("f32", "linalg", marks=pytest.mark.slow), ("f32", "mlir"), ("f64", "mlir")]
+)
 def test_every_operation(part, pipeline):
     dtype, tolerance = PARTS[part]
     text, oracles = every_operation(part)

@@ -8,7 +8,8 @@ import pytest
 import mlirtri as mt
 from mlirtri.errors import UnsupportedOperationError
 
-PIPELINES = ("linalg", "relax", "mlir")
+PIPELINES = ("linalg", pytest.param("relax", marks=pytest.mark.slow), "mlir")
+"""Pipeline `relax` takes what `linalg` takes, by the same bridge."""
 RNG = np.random.default_rng(5)
 A = RNG.random((4, 8), np.float32)
 

@@ -11,6 +11,8 @@ import mlirtri as mt
 from mlirtri.errors import ArgumentMismatchError, KernelError, UnsupportedOperationError
 
 PIPELINES = ("linalg", "relax", "mlir")
+MOST_PIPELINES = ("linalg", pytest.param("relax", marks=pytest.mark.slow), "mlir")
+"""Pipeline `relax` takes what `linalg` takes, by the same bridge."""
 X = np.arange(4, dtype=np.float32)
 
 
@@ -33,7 +35,7 @@ NUMBERS = """func.func @f(%n: index, %p: i1, %i: i8, %h: f16, %b: bf16, %x: f32,
 }"""
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", MOST_PIPELINES)
 def test_scalars_are_python_numbers(pipeline):
     kernel = compiled(NUMBERS, pipeline)
     *numbers, tensor = kernel(2**40, True, -3, 0.1, 1.5, 2.5, 0.1)
@@ -70,7 +72,7 @@ def test_a_scalar_argument_is_read_in_bodies():
         np.testing.assert_array_equal(compiled(text, pipeline)(X, 3.0), 3 * X + 3)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", MOST_PIPELINES)
 def test_tensors_of_indices_are_int64(pipeline):
     text = """func.func @f(%x: tensor<4xindex>) -> (tensor<4xindex>, tensor<100xindex>) {
   %y = arith.addi %x, %x : tensor<4xindex>
@@ -155,7 +157,7 @@ SIGNS = """func.func @f(%x: tensor<4xui8>, %y: tensor<4xsi16>, %n: ui32) -> (ten
 }"""
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", MOST_PIPELINES)
 def test_types_with_signs_keep_their_numpy_dtypes(pipeline):
     kernel = compiled(SIGNS, pipeline)
     x, y = np.array([200, 1, 2, 255], np.uint8), np.array([-1, 1, 2, -300], np.int16)
@@ -211,7 +213,7 @@ def nearest(values: np.ndarray, dtype: type) -> np.ndarray:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", FLOAT8)
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", MOST_PIPELINES)
 def test_8_bit_floats_are_converted_exactly(name, pipeline):
     every = np.arange(256, dtype=np.uint8).view(FLOAT8[name])
     wide = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
@@ -230,7 +232,7 @@ def test_8_bit_floats_are_converted_exactly(name, pipeline):
         np.testing.assert_array_equal(found.view(np.uint8)[~is_nan], expected.view(np.uint8)[~is_nan])
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", MOST_PIPELINES)
 def test_8_bit_floats_are_computed_with_in_fp32(pipeline):
     dtype, name, tensor = ml_dtypes.float8_e4m3fn, "f8E4M3FN", "tensor<8x8xf8E4M3FN>"
     results = f"tensor<8x8xf32>, {tensor}, tensor<8x8xi1>, {name}"
@@ -262,7 +264,7 @@ def test_8_bit_floats_are_computed_with_in_fp32(pipeline):
     assert compiled(text, pipeline)(*tensors, 1.0)[1].dtype == torch.float8_e4m3fn
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", MOST_PIPELINES)
 def test_dumped_stages_keep_the_dtypes_of_python(pipeline, tmp_path, monkeypatch):
     dtype, bits = ml_dtypes.float8_e5m2, bytes(range(100))
     text = f"""func.func @f(%x: tensor<4xf8E5M2>, %n: index, %u: tensor<4xui8>)
