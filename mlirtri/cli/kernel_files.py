@@ -15,7 +15,7 @@ from mlirtri.kernels.jit import JitFunction
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import recorded_options, resume
-from mlirtri.language.arguments import semantics_of
+from mlirtri.language.arguments import library_of
 from mlirtri.lowering.core.stage import Stage
 from mlirtri.lowering.pipelines import CUDA, TARGET_STAGES, Pipeline, pipeline_of_graph
 from mlirtri.sources.program_files import is_program
@@ -63,7 +63,7 @@ def compile_program(
 
 def _by_its_library(function: JitFunction) -> JitFunction:
     """Return the kernel with NumPy's semantics where it is written in NumPy alone: no argument says it here."""
-    if function.options.semantics is not None or semantics_of((), function.__mlirtri_function__) == "torch":
+    if function.options.semantics is not None or library_of(function.__mlirtri_function__) != "numpy":
         return function
     return JitFunction(function.__mlirtri_function__, replace(function.options, semantics="numpy"))
 

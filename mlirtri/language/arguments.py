@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -32,11 +32,14 @@ def semantics_of(values: Any, function: Callable[..., Any]) -> str:
     tensors = [value for value in values if is_array(value) or is_torch(value) or isinstance(value, Tensor)]
     if tensors:
         return "numpy" if all(is_array(value) for value in tensors) else "torch"
-    for names in (function.__code__.co_names, function.__globals__):
-        modules = {getattr(function.__globals__.get(name), "__name__", "").partition(".")[0] for name in names}
-        if modules & {"numpy", "torch"}:
-            return "numpy" if "torch" not in modules else "torch"
-    return "numpy"
+    return library_of(function) or library_of(function, function.__globals__) or "numpy"
+
+
+def library_of(function: Callable[..., Any], names: Iterable[str] | None = None) -> str | None:
+    """Return the library that the code names, or that names of its file are: torch before NumPy; None for neither."""
+    names = function.__code__.co_names if names is None else names
+    modules = {getattr(function.__globals__.get(name), "__name__", "").partition(".")[0] for name in names}
+    return next((library for library in ("torch", "numpy") if library in modules), None)
 
 
 def is_array(value: object) -> bool:
