@@ -173,7 +173,8 @@ def slice_unit_windows(module: ir.Module) -> None:
     """Slice off elements that a window never reads, along axes with a single window position.
 
     Otherwise upstream's folding of unit extents fails: without the loop over positions, the window's loop has to be as
-    long as the operand's axis.
+    long as the operand's axis. An index that stays a multiple of its loop, as in a 1 x 1 convolution of every second
+    pixel, may read less than all.
 
         pool of 2 with one result, of tensor<3xf32>   ──►   the same of tensor.extract_slice %x[0] [2] [1]
     """
@@ -197,7 +198,9 @@ def _slice_operand(operation: ir.Operation, position: int, access: ir.AffineMap,
     sizes = list(operand.type.shape)
     for axis, expression in enumerate(access.results):
         last = None if isinstance(expression, ir.AffineDimExpr) else _largest_index(expression, extents)
-        if last is not None and last[1] and last[0] + 1 < sizes[axis]:
+        if last is None or not last[1] or _is_strided(expression, extents):
+            continue
+        if last[0] + 1 < sizes[axis]:
             sizes[axis] = last[0] + 1
     if sizes == list(operand.type.shape):
         return
@@ -207,6 +210,16 @@ def _slice_operand(operation: ir.Operation, position: int, access: ir.AffineMap,
         operation.operands[position] = tensor.ExtractSliceOp(
             kind, operand, [], [], [], [0] * rank, sizes, [1] * rank
         ).result
+
+
+def _is_strided(expression: ir.AffineExpr, extents: dict[int, int]) -> bool:
+    """Return whether a loop of several iterations is multiplied: it is no plain index without the others, either."""
+    if isinstance(expression, ir.AffineMulExpr):
+        left, right = _largest_index(expression.lhs, extents), _largest_index(expression.rhs, extents)
+        return left is not None and right is not None and left[0] * right[0] > 0
+    if isinstance(expression, ir.AffineAddExpr):
+        return _is_strided(expression.lhs, extents) or _is_strided(expression.rhs, extents)
+    return False
 
 
 def _largest_index(expression: ir.AffineExpr, extents: dict[int, int]) -> tuple[int, bool] | None:

@@ -18,8 +18,8 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.relax.product_operands import with_regions_of
-from mlirtri.lowering.schedule.fusable_forms import is_convolution
-from mlirtri.lowering.schedule.products.packed_weights import WeightLayout, weight_layout
+from mlirtri.lowering.schedule.fusable_forms import is_convolution, packs_filters
+from mlirtri.lowering.schedule.products.packed_weights import WeightLayout, filter_layout, weight_layout
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.primfunc import LoopAxis, Statements, buffer, build, load, store
 from mlirtri.lowering.tir.product_recognition import Product, find_product
@@ -134,11 +134,9 @@ class _Packing:
 
     def _rewrite(self, name: str, positions: Collection[int]) -> tuple[tuple[_Operand, ...], Any]:
         function = self.functions[name]
-        operands = tuple(
-            operand
-            for product in _products(function)
-            if (operand := _operand(function, product)) is not None and operand.position in positions
-        )
+        products = _products(function)
+        found = [_operand(function, product, positions, len(products)) for product in products]
+        operands = tuple(operand for operand in found if operand is not None)
         if not operands:
             return (), None
         packed = function
@@ -166,18 +164,25 @@ def _products(function: PrimFunc) -> list[Product]:
     return products if len(products) == len(reductions) else []
 
 
-def _operand(function: PrimFunc, product: Product) -> _Operand | None:
-    """Return which parameter of its function a product can read packed, and in which layout; None for none."""
-    right = product.right
-    if not isinstance(right, TensorLoad) or is_convolution(product):
-        return None
-    position = next((n for n, parameter in enumerate(function.params) if parameter.same_as(right.source)), None)
-    layout = None if position is None else weight_layout(product, right.source)
-    if position is None or layout is None or _loads(function, right.source) != 1:
-        return None
-    axes = [layout.column, *layout.reduced]
-    order = tuple(next((n for n, axis in enumerate(axes) if axis.variable.same_as(i)), -1) for i in right.indices)
-    return _Operand(position, layout, order)
+def _operand(function: PrimFunc, product: Product, weights: Collection[int], products: int) -> _Operand | None:
+    """Return which of the parameters `weights` a product can read packed, and in which layout; None for none.
+
+    The left operand is packed for the only product of a function, as filters.
+    """
+    candidates: list[tuple[Expr, WeightLayout | None]] = []
+    if products == 1 and packs_filters(product):
+        candidates.append((product.left, filter_layout(product)))
+    if not is_convolution(product):
+        candidates.append((product.right, weight_layout(product)))
+    for operand, layout in candidates:
+        if layout is None or not isinstance(operand, TensorLoad) or _loads(function, operand.source) != 1:
+            continue
+        position = next((n for n in weights if function.params[n].same_as(operand.source)), None)
+        if position is not None:
+            axes = [axis.variable for axis in (layout.column, *layout.reduced)]
+            order = tuple(next((n for n, axis in enumerate(axes) if axis.same_as(i)), -1) for i in operand.indices)
+            return _Operand(position, layout, order)
+    return None
 
 
 def _loads(function: PrimFunc, source: Buffer) -> int:

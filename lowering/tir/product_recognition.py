@@ -93,7 +93,7 @@ def product_of(store: Stmt, all_axes: Sequence[Axis], summed: Sequence[Var]) -> 
     reduced = [axis for variable, axis in axes.items() if variable in summed and variable in shown]
     if any(not is_unit(axes[index]) for index in summed if index not in shown):
         return None
-    if not reduced or any(axis.variable not in names for axis in reduced for names in named):
+    if not reduced or any(axis.variable not in names for axis in reduced if not is_unit(axis) for names in named):
         return None
     indices = list(store.indices)
     while len(indices) > 1 and indices[-1] in axes and indices[-1] not in shown and is_unit(axes[indices[-1]]):

@@ -152,7 +152,7 @@ LAYERS = (
                 "lowering.codegen lowering.schedule.cpu.common lowering.schedule.products"
             ),
             "lowering.schedule.cpu.convolution": (
-                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.matmul"
+                "lowering.codegen lowering.schedule.cpu.common lowering.schedule.cpu.matmul lowering.schedule.products"
             ),
             "lowering.schedule.cpu.nests": "lowering.codegen lowering.schedule.cpu.common",
             "lowering.schedule.cpu.rows": (

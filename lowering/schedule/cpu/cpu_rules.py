@@ -18,6 +18,7 @@ from mlirtri.lowering.schedule.cpu.common.profitability import serial_loops
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import convolution
 from mlirtri.lowering.schedule.cpu.convolution.channels_last import channels_last
 from mlirtri.lowering.schedule.cpu.convolution.depthwise import depthwise
+from mlirtri.lowering.schedule.cpu.convolution.packed_filters import packed_filters
 from mlirtri.lowering.schedule.cpu.loops.rule import loops
 from mlirtri.lowering.schedule.cpu.matmul.rule import matmul
 from mlirtri.lowering.schedule.cpu.nests.elementwise import element_loops
@@ -269,6 +270,7 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 CPU_RULES = (
     ("View", view),
     ("Loops", loops),
+    ("PackedFilters", _checked(packed_filters)),
     ("Convolution", _checked(convolution)),
     ("ChannelsLast", _checked(channels_last)),
     ("Depthwise", _checked(depthwise)),

@@ -2,7 +2,7 @@
 
     W[n, k], or W[k, n]  ──►  P[n // lanes, k, n % lanes]     the last vector padded with zeros
 
-`weight_layout` says whether a product wants it, and `is_packed` recognises the product that reads it.
+`weight_layout` and `filter_layout` say whether a product wants it; `is_packed` recognises the product that reads it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.tir.contraction import Axis, size_of, without_units
 from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import index
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, TensorLoad, Var, tirx
+from mlirtri.lowering.toolchain.tvm_names import Expr, Node, TensorLoad, Var, tirx
 
 MIN_ROWS = 5
 """With fewer rows the time is that of reading the weight, which its own layout takes no longer."""
@@ -41,19 +41,28 @@ class WeightLayout:
         return [tirx.floordiv(column, index(self.lanes)), *reduced, tirx.floormod(column, index(self.lanes))]
 
 
-def weight_layout(product: Product, weight: Buffer) -> WeightLayout | None:
+def weight_layout(product: Product) -> WeightLayout | None:
     """Return the layout in which tiles read a product's right operand; None where they read it as it is."""
-    right = product.right
-    if not isinstance(right, TensorLoad) or not right.source.same_as(weight):
+    return _layout(product.right, product.columns, product)
+
+
+def filter_layout(product: Product) -> WeightLayout | None:
+    """Return the layout of a convolution's left operand, its filters, for tiles whose lanes are output channels."""
+    return _layout(product.left, product.rows, product)
+
+
+def _layout(operand: Expr, columns: Sequence[Axis], product: Product) -> WeightLayout | None:
+    columns, reduced = without_units(columns), without_units(product.reduced)
+    others = size_of(product.rows) * size_of(product.columns) // size_of(columns)
+    if not isinstance(operand, TensorLoad) or len(columns) != 1 or not reduced:
         return None
-    columns, reduced, rows = map(without_units, (product.columns, product.reduced, product.rows))
-    if len(columns) != 1 or not reduced or str(right.ty.dtype) != product.dtype or product.dtype not in DTYPES:
+    if str(operand.ty.dtype) != product.dtype or product.dtype not in DTYPES:
         return None
     lanes = lanes_for(product.dtype)
-    if size_of(rows) < MIN_ROWS or columns[0].extent <= lanes or size_of(reduced) < lanes:
+    if others < MIN_ROWS or columns[0].extent <= lanes or size_of(reduced) < lanes:
         return None
     layout = WeightLayout(columns[0], reduced, lanes)
-    return layout if _is_whole(right, (columns[0], *reduced)) else None
+    return layout if _is_whole(operand, (columns[0], *reduced)) else None
 
 
 def _is_whole(load: TensorLoad, axes: Sequence[Axis]) -> bool:
@@ -65,12 +74,12 @@ def _is_whole(load: TensorLoad, axes: Sequence[Axis]) -> bool:
     return prod(int(size) for size in load.source.ty.shape) == prod(axis.extent for axis in axes)
 
 
-def is_packed(right: Expr, columns: Sequence[Axis], reduced: Sequence[Axis], dtype: str) -> bool:
-    """Return whether a product's right operand is a weight in this layout."""
-    if not isinstance(right, TensorLoad) or len(columns) != 1 or len(right.indices) != len(reduced) + 2:
+def is_packed(operand: Expr, columns: Sequence[Axis], reduced: Sequence[Axis], dtype: str) -> bool:
+    """Return whether a product's operand is a weight in this layout; `columns` are the axes that it alone has."""
+    if not isinstance(operand, TensorLoad) or len(columns) != 1 or len(operand.indices) != len(reduced) + 2:
         return False
     lanes, column = lanes_for(dtype), columns[0].variable
-    first, *inner, last = right.indices
+    first, *inner, last = operand.indices
     is_split = _is(first, tirx.FloorDiv, column, lanes) and _is(last, tirx.FloorMod, column, lanes)
     return is_split and all(axis.variable.same_as(position) for axis, position in zip(reduced, inner, strict=True))
 

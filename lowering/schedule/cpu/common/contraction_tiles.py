@@ -115,7 +115,7 @@ def choose_tiles(rows: int, vectors: int, registers: int) -> StaticTiles:
         # One register holds the element of the left operand, `wide` ones the right operand's vectors.
         tall = min(MAX_ROWS, max(1, (registers - cut_columns.size - 1) // cut_columns.size))
         options.append(StaticTiles(Cut(rows, -(-rows // tall)), cut_columns))
-    return min(options, key=lambda tiles: (_cycles(tiles), tiles.rows.count * tiles.vectors.count))
+    return min(options, key=lambda tiles: (cycles_of(tiles), tiles.rows.count * tiles.vectors.count))
 
 
 def tiles_for(rows: Extent, columns: Extent, lanes: int, registers: int, least: int = 1) -> Tiles:
@@ -128,7 +128,7 @@ def tiles_for(rows: Extent, columns: Extent, lanes: int, registers: int, least: 
     )
 
 
-def _cycles(tiles: StaticTiles) -> float:
+def cycles_of(tiles: StaticTiles) -> float:
     """Return the cycles of all tiles together for one step of the reduction."""
     return sum(
         tall_count * wide_count * max(tall * wide / 2 + LOAD * (tall + wide) / 2, (tall + wide) / 2, FMA_LATENCY)

@@ -10,6 +10,7 @@ Read in this order:
 - `tasks.py`: the loop over images, chunks and parts of the channels.
 - `channels_first.py`: NCHW; packs pixels for tiles of output channels × pixels.
 - `channels_last.py`: NHWC; tiles of pixels × output channels.
+- `packed_filters.py`: NCHW with filters that are packed once; the same tiles, whose results are transposed.
 - `depthwise.py`: each channel with its own filter.
 
 `schedule.cpu.loops`, `schedule.cpu` and `schedule` may import it.

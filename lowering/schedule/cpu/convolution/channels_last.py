@@ -16,7 +16,12 @@ from typing import Any
 from mlirtri.lowering.codegen.targets import lanes_for, vector_bits, vector_registers
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cpu.common.contraction_tiles import choose_tiles, tile_by_columns, tile_by_size
+from mlirtri.lowering.schedule.cpu.common.contraction_tiles import (
+    StaticTiles,
+    choose_tiles,
+    tile_by_columns,
+    tile_by_size,
+)
 from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk, padded_chunk
 from mlirtri.lowering.schedule.cpu.convolution.tasks import ChunkCopyTasks, Chunks
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_right
@@ -65,10 +70,11 @@ def is_padded_channels_last(product: Product) -> bool:
         return False
     image = padded_chunk(product.left, product.rows, product.reduced)
     first, *others = product.rows
-    return image is not None and (bool(others) or image.bytes(first.extent) <= _most_bytes())
+    return image is not None and (bool(others) or image.bytes(first.extent) <= most_bytes())
 
 
-def _most_bytes() -> int:
+def most_bytes() -> int:
+    """Return the bytes of the second-level cache that each buffer of a task may take."""
     return cache_bytes()[2] // 4
 
 
@@ -77,24 +83,24 @@ def _loops(contraction: Contraction, target: Target) -> Stmt | None:
     image = padded_chunk(contraction.left, contraction.rows, contraction.reduced)
     if contraction.column_terms is not None or (not is_plain and image is None):
         return None
-    if len(contraction.rows) == 1 and (image is None or image.bytes(contraction.rows[0].extent) > _most_bytes()):
+    if len(contraction.rows) == 1 and (image is None or image.bytes(contraction.rows[0].extent) > most_bytes()):
         return None
     copies: list[Stmt] = []
     if contraction.packs_right:
         contraction, copies = packed_right(contraction, lanes_for(contraction.dtype), target)
-    return sequence(*copies, _InPlaceTasks(contraction, image, target).statement())
+    return sequence(*copies, InPlaceTasks(contraction, image, target).statement())
 
 
-class _InPlaceTasks(ChunkCopyTasks):
+class InPlaceTasks(ChunkCopyTasks):
     """Tasks whose tiles read the image, or its padded copy, in place."""
 
     def __init__(self, contraction: Contraction, image: PaddedChunk | None, target: Target):
         super().__init__(contraction, contraction.rows, target)
         self.image = image
         self.columns = size_of(contraction.columns)
-        self.tiles = choose_tiles(self.inner.extent, -(-self.columns // self.lanes), vector_registers())
+        self.tiles = self.chosen_tiles()
         self.depth, self.blocks = self._depth()
-        rows, parts = self._sizes()
+        rows, parts = self.sizes()
         self.chunks = Chunks(rows, -(-self.outer[0].extent // rows), parts)
         self.copy = None if image is None else image.buffer(self.chunked(rows))
         tile = [self.tiles.rows.size, self.tiles.vectors.size * self.lanes]
@@ -105,19 +111,26 @@ class _InPlaceTasks(ChunkCopyTasks):
             self.sums = temporary("sums", contraction.dtype, [lines, self.tiles.rows.count, *tile])
         self.finished = temporary("finished", contraction.dtype, tile) if has_long_stores(contraction) else None
 
+    def chosen_tiles(self) -> StaticTiles:
+        return choose_tiles(self.inner.extent, -(-self.columns // self.lanes), vector_registers())
+
+    def weight_bytes(self) -> int:
+        """Return the bytes of the weights of a tile of channels that stay in L2."""
+        return most_bytes()
+
     def _depth(self) -> tuple[int, int]:
         """Return the iterations of the outermost reduction axis whose weights stay in L2, and the number of blocks."""
         first, *inner = self.contraction.reduced
         step = size_of(inner) * self.tiles.vectors.size * vector_bits() // 8
-        blocks = -(-first.extent // max(1, _most_bytes() // step))
+        blocks = -(-first.extent // max(1, self.weight_bytes() // step))
         depth = -(-first.extent // blocks)
         return depth, -(-first.extent // depth)
 
-    def _sizes(self) -> tuple[int, int]:
+    def sizes(self) -> tuple[int, int]:
         """Return rows per chunk and parts of the channels, such that a task stays in L2 and all threads have tasks."""
         total, tiles = self.outer[0].extent, self.tiles.vectors.count
         rows, parts = total, 1
-        while rows > 1 and self._task_bytes(rows) > _most_bytes():
+        while rows > 1 and self.task_bytes(rows) > most_bytes():
             rows = -(-rows // 2)
         enough = 4 * self.target.threads if self.target.threads > 1 else 1
         others = size_of(self.contraction.batch)
@@ -128,7 +141,7 @@ class _InPlaceTasks(ChunkCopyTasks):
                 parts += 1
         return rows, parts
 
-    def _task_bytes(self, rows: int) -> int:
+    def task_bytes(self, rows: int) -> int:
         """Return the size of the padded copy, or of the sums between blocks where they are larger, in bytes."""
         lines = rows * size_of(self.outer[1:])
         sums = lines * self.inner.extent * self.tiles.vectors.size * vector_bits() // 8 if self.blocks > 1 else 0
@@ -151,14 +164,23 @@ class _InPlaceTasks(ChunkCopyTasks):
         contraction = self.of_chunk(first, rows=(self.inner,), packs_left=False, **left)
 
         def channels(position: Expr) -> Stmt:
-            def blocks(column: Expr, vectors: int, columns: int) -> Stmt:
-                return for_loop("block", self.blocks, lambda block: self._lines(
-                    contraction, batch, rows, (column, vectors, columns), block
-                ))  # fmt: skip
+            number = part * index(share) + position
 
-            return tile_by_columns(tiles, self.columns, self.lanes, part * index(share) + position, blocks)
+            def tile(*columns: Any) -> Stmt:
+                return self.channel_tile(contraction, batch, rows, columns)
+
+            sums = tile_by_columns(tiles, self.columns, self.lanes, number, tile)
+            return sequence(sums, *self.after_tile(batch, first, number))
 
         return [*self.filled_copy(batch, first, rows), for_loop("channels", count, channels)]
+
+    def channel_tile(self, contraction: Contraction, batch: Values, rows: Any, columns: tuple[Expr, int, int]) -> Stmt:
+        """Return the tiles of all pixels of a chunk for one tile of channels: its first, its vectors, their number."""
+        return for_loop("block", self.blocks, lambda block: self._lines(contraction, batch, rows, columns, block))
+
+    def after_tile(self, _batch: Values, _first: Expr, _number: Expr) -> list[Stmt]:
+        """Return what follows tile of channels number `_number` of the chunk that begins with row `_first`."""
+        return []
 
     def _lines(self, contraction: Contraction, batch: Values, rows: Any, columns: Any, number: Expr) -> Stmt:
         """Return the tiles of all pixels of a chunk, for one tile of channels and one block of the reduction."""
