@@ -34,9 +34,14 @@ WARP = 32
 _REGISTER_UNIT, _WARP_UNIT, _SHARED_UNIT, _RESERVED_SHARED = 256, 4, 128, 1024
 
 
+def multiprocessor_of(architecture: str) -> Multiprocessor | None:
+    """Return the limits of an architecture, ``sm_90a`` those of ``sm_90``; None where they are not known."""
+    return ARCHITECTURES.get(architecture.removesuffix("a"))
+
+
 def most_shared_bytes(architecture: str) -> int:
     """Return the shared memory that a block may request at launch; 99 KiB, the least since sm_80, of other devices."""
-    device = ARCHITECTURES.get(architecture.removesuffix("a"))
+    device = multiprocessor_of(architecture)
     return device.shared_bytes - _RESERVED_SHARED if device else 99 * 1024
 
 
@@ -94,7 +99,7 @@ class LaunchFigures:
 
         Raises `UnknownOptionError` for an architecture other than ``sm_80``, ``sm_90`` and ``sm_100``.
         """
-        if (device := ARCHITECTURES.get(architecture)) is None:
+        if (device := multiprocessor_of(architecture)) is None:
             raise UnknownOptionError(
                 f"no figures of {architecture!r} are known", help=f"those of {', '.join(ARCHITECTURES)} are"
             )

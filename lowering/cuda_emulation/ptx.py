@@ -16,6 +16,8 @@ INSTRUCTIONS = re.compile(
     r"|ldmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared\.b16"
     r"|mma\.sync\.aligned\.(m16n8k16\.row\.col\.f32\.(f16\.f16|bf16\.bf16)\.f32"
     r"|m16n8k32\.row\.col\.s32\.[su]8\.[su]8\.s32)"
+    r"|wgmma\.mma_async\.sync\.aligned\.m64n(64|128|256)k16\.f32\.(f16\.f16|bf16\.bf16)"
+    r"|wgmma\.(fence|commit_group|wait_group)\.sync\.aligned|fence\.proxy\.async\.shared::cta"
 )
 """The instructions that ``device/ptx.hpp`` has functions for."""
 _STATEMENT = re.compile(r"(?:asm|__asm__)\s*(?:volatile|__volatile__)?\s*\(")
@@ -86,7 +88,7 @@ def _call(statement: _Statement) -> str:
             help='run the kernel on a device, with target="cuda"',
         )
     arguments = [_argument(match.group(), statement.operands) for match in _OPERAND.finditer(operands)]
-    return f"emulated::{name.replace('.', '_')}({', '.join(arguments)})"
+    return f"emulated::{re.sub('[.:]', '_', name)}({', '.join(arguments)})"
 
 
 def _argument(operand: str, expressions: tuple[str, ...]) -> str:

@@ -141,6 +141,10 @@ def _copy_never_awaited(case: _Description) -> str:
     return f"kernel {case.name}: {case.thread()} ends without waiting for its asynchronous copy to {case.buffer()}"
 
 
+def _product_never_awaited(case: _Description) -> str:
+    return f"kernel {case.name}: {case.thread()} ends without waiting for its product that reads {case.buffer()}"
+
+
 def _barrier_missed(case: _Description) -> str:
     report = case.report
     counts = f"{report.threads} of {report.all_threads} threads of block ({', '.join(map(str, report.block))})"
@@ -182,5 +186,6 @@ _FAILURES: Mapping[int, tuple[str, Callable[[_Description], str], str | None]] =
     10: ("memcheck", _too_much_shared, "use smaller tiles"),
     11: ("memcheck", _trap, None),
     12: ("synccheck", _lane_not_named, "name all lanes that execute the instruction, or whose values it takes"),
+    13: ("synccheck", _product_never_awaited, "commit the products, and wait for their group"),
 }
 """By the number of a failure in ``device/runtime.hpp``: the check of Compute Sanitizer, the sentence, the help."""

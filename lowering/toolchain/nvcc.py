@@ -50,11 +50,19 @@ def _run(source: str, architecture: str, product: str, *options: str) -> tuple[b
     with tempfile.TemporaryDirectory() as folder:
         source_file, output_file = Path(folder, "kernels.cu"), Path(folder, "kernels.out")
         source_file.write_text(source)
-        command = [nvcc, f"-arch={architecture}", product, *options, "-o", str(output_file), str(source_file)]
+        command = [nvcc, *_targets(architecture, product), product, *options, "-o", str(output_file), str(source_file)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode != 0:
             raise _refused(ran.stderr + ran.stdout, architecture)
         return output_file.read_bytes(), ran.stderr + ran.stdout
+
+
+def _targets(architecture: str, product: str) -> list[str]:
+    if product != "-fatbin":
+        return [f"-arch={architecture}"]
+    # Machine code, and PTX for later devices. Of `-arch=sm_90a` alone nvcc 13.0 makes PTX for sm_90.
+    virtual = architecture.replace("sm", "compute")
+    return [f"-arch={virtual}", f"-code={architecture},{virtual}"]
 
 
 def _refused(output: str, architecture: str) -> CodegenError:

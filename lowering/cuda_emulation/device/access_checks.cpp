@@ -195,7 +195,9 @@ void begin_block_memory() { block_epochs.push_back(block_epoch); }
 void* shared_array(const char* name, int line, size_t bytes) {
   for (SharedArray& array : arrays)
     if (array.line == line && !strcmp(array.name, name)) return shared.begin + array.offset;
-  SharedArray array = {{}, line, (shared_used + GAP - 1) / GAP * GAP + GAP, bytes};
+  // Dynamic memory, which has no line, begins where tiles in each layout may.
+  size_t start = line ? GAP : DYNAMIC_START;
+  SharedArray array = {{}, line, (shared_used + start - 1) / start * start + start, bytes};
   strncpy(array.name, name, sizeof array.name - 1);
   size_t total = bytes, declared = line ? bytes : 0;
   for (SharedArray& other : arrays) {
@@ -416,7 +418,39 @@ void wait_for_copies(int pending) {
   }
 }
 
+// Products of warpgroups, whose instructions read shared memory from when they start until they are waited for.
+
+void __attribute__((noinline)) start_product_read(uint32_t from, size_t bytes) {
+  const void* place = __builtin_return_address(0);
+  check(shared_pointer(from), bytes, false, place);
+  running->started_reads.push_back({from, bytes, place});
+}
+
+void commit_products() {
+  running->reads.push_back(running->started_reads);
+  running->started_reads.clear();
+}
+
+// What is written in the meantime, with no barrier between, is a race.
+void wait_for_products(int pending) {
+  while ((int)running->reads.size() > pending) {
+    for (const ProductRead& read : running->reads.front())
+      check(shared_pointer(read.from), read.bytes, false, read.place);
+    running->reads.pop_front();
+  }
+}
+
+static void end_products() {
+  const ProductRead* left = running->started_reads.empty() ? nullptr : &running->started_reads.front();
+  for (const auto& group : running->reads)
+    if (!left && !group.empty()) left = &group.front();
+  if (!left) return;
+  describe_shared(left->from);
+  wrong_address(PRODUCT_NEVER_AWAITED, left->place, false, left->bytes);
+}
+
 void end_copies() {
+  end_products();
   const Copy* left = running->started.empty() ? nullptr : &running->started.front();
   for (const auto& group : running->groups)
     if (!left && !group.empty()) left = &group.front();

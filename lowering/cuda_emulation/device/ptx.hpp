@@ -3,6 +3,9 @@
 #pragma once
 #include <string.h>
 
+#include <tuple>
+#include <utility>
+
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 #include "runtime.hpp"
@@ -108,5 +111,76 @@ MULTIPLY(mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32, int8_t, int8_t, int)
 MULTIPLY(mma_sync_aligned_m16n8k32_row_col_s32_u8_u8_s32, uint8_t, uint8_t, int)
 MULTIPLY(mma_sync_aligned_m16n8k32_row_col_s32_s8_u8_s32, int8_t, uint8_t, int)
 MULTIPLY(mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32, uint8_t, int8_t, int)
+
+// A tile in shared memory as instructions of warpgroups know it, in lines of 128 bytes with 16-bit elements. Lines are
+// along the sum, or across it.
+struct Tile {
+  uint32_t start, leading, stride;
+  bool is_across;
+
+  Tile(uint64_t description, bool is_across)
+      : start((description & 0x3fff) << 4), leading((description >> 16 & 0x3fff) << 4),
+        stride((description >> 32 & 0x3fff) << 4), is_across(is_across) {
+    if (description >> 62 != 1) trap();  // the only layout here is swizzled by 128 bytes
+  }
+
+  // The address of the element at `kept`, and `k` along the sum.
+  uint32_t address(uint32_t kept, uint32_t k) const {
+    uint32_t at = is_across ? start + kept / 64 * leading + k / 8 * stride + k % 8 * 128 + kept % 64 * 2
+                            : start + kept / 8 * stride + kept % 8 * 128 + k * 2;
+    return at ^ (at >> 7 & 7) << 4;
+  }
+
+  // Each lane checks some of the 16 bytes that its warp reads of elements from `first` on.
+  void check_reads(uint32_t first, uint32_t count) const {
+    for (uint32_t chunk = lane(); chunk < count * 2; chunk += 32)
+      start_product_read(is_across ? address(first + chunk / 16 * 8, chunk % 16) : address(first + chunk / 2, chunk % 2 * 8), 16);
+  }
+
+  template <typename T>
+  T element(uint32_t kept, uint32_t k) const {
+    T value;
+    memcpy(&value, shared_pointer(address(kept, k)), sizeof value);
+    return value;
+  }
+};
+
+// 64 rows of four warps by `columns`, over 16 elements along the sum; a warp has 16 of the rows.
+template <typename T, int columns>
+static void multiply_tiles(float* const* sums, const Tile& left, const Tile& right) {
+  shown_by(~0u, {}, GROUP_PRODUCT);
+  uint32_t first = warp() % 4 * 16;
+  left.check_reads(first, 16);
+  right.check_reads(0, columns);
+  for (int at = 0; at < columns / 2; ++at) {
+    uint32_t row = first + lane() / 4 + at / 2 % 2 * 8, column = at / 4 * 8 + lane() % 4 * 2 + at % 2;
+    for (uint32_t k = 0; k < 16; ++k)
+      *sums[at] += widened(left.element<T>(row, k)) * widened(right.element<T>(column, k));
+  }
+}
+
+template <typename T, int columns, typename Operands, size_t... sums>
+static void multiply_tiles(Operands operands, std::index_sequence<sums...>) {
+  constexpr int rest = sizeof...(sums);
+  float* all[] = {&std::get<sums>(operands)...};
+  multiply_tiles<T, columns>(
+      all, Tile(std::get<rest>(operands), std::get<rest + 5>(operands)),
+      Tile(std::get<rest + 1>(operands), std::get<rest + 6>(operands)));
+}
+#define MULTIPLY_TILES(columns, name, T)                                                                            \
+  template <typename... Operands>                                                                                   \
+  static __forceinline__ void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##name(Operands&&... operands) {  \
+    multiply_tiles<T, columns>(std::forward_as_tuple(operands...), std::make_index_sequence<columns / 2>());        \
+  }
+#define MULTIPLY_TILES_OF(columns)            \
+  MULTIPLY_TILES(columns, f16_f16, half)      \
+  MULTIPLY_TILES(columns, bf16_bf16, nv_bfloat16)
+MULTIPLY_TILES_OF(64)
+MULTIPLY_TILES_OF(128)
+MULTIPLY_TILES_OF(256)
+static inline void wgmma_fence_sync_aligned() {}
+static inline void wgmma_commit_group_sync_aligned() { commit_products(); }
+static inline void wgmma_wait_group_sync_aligned(int pending) { wait_for_products(pending); }
+static inline void fence_proxy_async_shared__cta() {}
 
 }  // namespace emulated

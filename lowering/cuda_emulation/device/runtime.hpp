@@ -26,6 +26,7 @@ enum Failure {
   TOO_MUCH_SHARED_MEMORY,
   TRAP,
   LANE_NOT_NAMED,
+  PRODUCT_NEVER_AWAITED,
 };
 
 // The first failure of a launch, as Python reads it: `Report` in reports.py has the same fields.
@@ -60,11 +61,12 @@ struct Shown {
 void barrier(int line);
 void warp_barrier(unsigned mask);
 // What the lanes of a mask show each other in one instruction: `instruction` is its line, or one of those below.
-enum Instruction { WARP_BARRIER = 0, MATRIX_LOAD = -1, MATRIX_PRODUCT = -2 };
+enum Instruction { WARP_BARRIER = 0, MATRIX_LOAD = -1, MATRIX_PRODUCT = -2, GROUP_PRODUCT = -3 };
 const Shown* shown_by(unsigned mask, const Shown& own, int instruction);
 // Fails if the mask of an instruction lacks a lane whose value is taken.
 void check_shown(unsigned mask, int source);
 unsigned lane();
+unsigned warp();
 unsigned active_lanes();
 [[noreturn]] void trap();
 
@@ -76,6 +78,10 @@ void* shared_pointer(uint32_t address);
 void start_copy(uint32_t to, const void* from, int bytes, int present);
 void commit_copies();
 void wait_for_copies(int pending);
+
+void start_product_read(uint32_t from, size_t bytes);
+void commit_products();
+void wait_for_products(int pending);
 
 void check_shared_read(uint32_t from, size_t bytes);
 void check_atomic(const void* at, size_t bytes);

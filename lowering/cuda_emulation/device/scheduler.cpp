@@ -263,6 +263,8 @@ const Shown* __attribute__((noinline)) shown_by(unsigned mask, const Shown& own,
 
 unsigned lane() { return running->number % WARP; }
 
+unsigned warp() { return running->number / WARP; }
+
 void __attribute__((noinline)) check_shown(unsigned mask, int source) {
   if (!(mask >> source & 1)) lane_is_not_named(__builtin_return_address(0));
 }

@@ -15,6 +15,7 @@ constexpr size_t STACK_BYTES = 512 * 1024;
 constexpr size_t SHARED_BYTES = 232448;  // 227 KiB, the most that a block of sm_90 and sm_100 may have
 constexpr size_t DECLARED_BYTES = 48 * 1024;  // the most without asking for more at launch
 constexpr size_t GAP = 256;              // between two shared arrays, so that no overrun reaches the next one
+constexpr size_t DYNAMIC_START = 1024;   // dynamic shared memory begins at a multiple of it
 
 enum State { READY, AT_BARRIER, AT_WARP, DONE };
 
@@ -22,6 +23,12 @@ struct Copy {
   uint32_t to;
   const void* from;
   int bytes, present;
+  const void* place;
+};
+
+struct ProductRead {
+  uint32_t from;
+  size_t bytes;
   const void* place;
 };
 
@@ -38,6 +45,8 @@ struct Fiber {
   uint32_t seen[WARP];   // by lane of its warp, how many barriers of the warp that lane had passed when it was last waited for
   std::vector<Copy> started;
   std::deque<std::vector<Copy>> groups;
+  std::vector<ProductRead> started_reads;
+  std::deque<std::vector<ProductRead>> reads;
 };
 
 extern std::vector<Fiber> fibers;
@@ -65,7 +74,7 @@ enum Flags : uint16_t { ATOMIC = 1, PENDING = 2 };
 void check(const void* pointer, size_t bytes, bool is_write, const void* place, uint16_t flags = 0);
 void misaligned(const void* pointer, size_t bytes, bool is_write, const void* place);
 void outside_of_array(int64_t index, const void* place);
-// Fails for copies of a thread that ends without waiting for them.
+// Fails for copies and products of a thread that ends without waiting for them.
 void end_copies();
 // Remembers memory that has no value until a kernel writes it.
 void track(void* memory, size_t bytes);

@@ -93,20 +93,25 @@ _MULTIPLY = """{function} mlirtri_multiply_{name}({sums}* sums, const unsigned* 
 """
 
 
+def function_of(name: str, parameters: str) -> str:
+    """Return the head of a CUDA function."""
+    return f"{_FUNCTION} {name}({parameters})"
+
+
 def copy(count: int, target: Expr, source: Expr, is_present: Expr) -> Stmt:
     """Start to copy 4, 8 or 16 bytes from global to shared memory; zeros if `is_present` is false."""
     code = _COPY.format(function=_FUNCTION, bytes=count, cache="cg" if count == 16 else "ca")
     present = tirx.IntImm("int32", count)
     if is_present is not None:
         present = tirx.Select(is_present, present, tirx.IntImm("int32", 0))
-    return _call(f"mlirtri_copy_{count}", code, target, tirx.address_of(source), present)
+    return call(f"mlirtri_copy_{count}", code, target, tirx.address_of(source), present)
 
 
 def put(target: Expr, value: Expr) -> Stmt:
     """Store to shared memory, hidden from TVM."""
     dtype = str(value.ty.dtype)
     name = "float" if dtype == "float32" else f"{dtype}_t"
-    return _call(f"mlirtri_put_{dtype}", _PUT.format(function=_FUNCTION, dtype=dtype, type=name), target, value)
+    return call(f"mlirtri_put_{dtype}", _PUT.format(function=_FUNCTION, dtype=dtype, type=name), target, value)
 
 
 EXCHANGED = {"float32": "float", "int32": "int"}
@@ -117,24 +122,24 @@ def exchange(value: Expr, distance: int) -> Stmt:
     """Replace a thread's value, a buffer of one element, by that of the thread of its warp `distance` bits away."""
     dtype = str(value.dtype)
     code = _EXCHANGE.format(function=_FUNCTION, dtype=dtype, ctype=EXCHANGED[dtype], distance=distance)
-    return _call(f"mlirtri_exchange_{dtype}_{distance}", code, address(value, tirx.IntImm("int64", 0), 1))
+    return call(f"mlirtri_exchange_{dtype}_{distance}", code, address(value, tirx.IntImm("int64", 0), 1))
 
 
 def commit_copies() -> Stmt:
     """Commit all copies that this thread has started since the last commit as one group."""
-    return _call("mlirtri_commit_copies", _COMMIT.format(function=_FUNCTION))
+    return call("mlirtri_commit_copies", _COMMIT.format(function=_FUNCTION))
 
 
 def wait_for_copies(pending: int) -> Stmt:
     """Wait until all copy groups of this thread but the `pending` last ones are complete."""
-    return _call(f"mlirtri_wait_for_all_but_{pending}", _WAIT.format(function=_FUNCTION, pending=pending))
+    return call(f"mlirtri_wait_for_all_but_{pending}", _WAIT.format(function=_FUNCTION, pending=pending))
 
 
 def fragments(target: Expr, source: Expr, is_transposed: bool) -> Stmt:
     """Load four fragments; thread n of a warp gives the address of row n % 8 of matrix n / 8."""
     suffix, trans = ("_transposed", ".trans") if is_transposed else ("", "")
     code = _FRAGMENTS.format(function=_FUNCTION, way=suffix, trans=trans)
-    return _call(f"mlirtri_fragments{suffix}", code, target, source)
+    return call(f"mlirtri_fragments{suffix}", code, target, source)
 
 
 def multiply(kind: Multiplication, sums: Expr, left: Expr, right: Expr) -> Stmt:
@@ -143,7 +148,7 @@ def multiply(kind: Multiplication, sums: Expr, left: Expr, right: Expr) -> Stmt:
     code = _MULTIPLY.format(
         function=_FUNCTION, name=kind.name, shape=kind.shape, operands=kind.operands, **types
     )  # fmt: skip
-    return _call(f"mlirtri_multiply_{kind.name}", code, sums, left, right)
+    return call(f"mlirtri_multiply_{kind.name}", code, sums, left, right)
 
 
 def barrier() -> Stmt:
@@ -159,5 +164,6 @@ def address(buffer: Buffer, offset: Expr, count: int) -> Expr:
     return buffer.access_ptr(1, offset=offset, extent=count)
 
 
-def _call(name: str, code: str, *arguments: Any) -> Any:
+def call(name: str, code: str, *arguments: Any) -> Any:
+    """Return the call of a CUDA function by its name, with its source."""
     return tirx.Evaluate(tirx.call_intrin("void", CALL, name, *arguments, code))

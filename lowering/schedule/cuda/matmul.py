@@ -11,6 +11,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
 from mlirtri.lowering.schedule.cuda.operands import narrow
 from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
+from mlirtri.lowering.schedule.cuda.warpgroup_kernel import ARCHITECTURE_OF_GROUPS, GROUP_TILES, OPERANDS, WarpgroupKernel
 from mlirtri.lowering.schedule.products.block_products import contraction_of, with_product
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.product_recognition import Product, only_product
@@ -37,7 +38,8 @@ def tensor_cores(function: PrimFunc, target: Target) -> Schedule | None:
     if match is None or not _is_narrow(match[-1]) or size_of(match[-1].rows) == 1:
         return None
     # A block beside the kernel would have no thread binding.
-    return with_product(*match, lambda product, around: _kernel(contraction_of(product, around)))
+    has_groups = target.architecture == ARCHITECTURE_OF_GROUPS
+    return with_product(*match, lambda product, around: _kernel(contraction_of(product, around), has_groups))
 
 
 def _is_narrow(product: Product) -> bool:
@@ -46,22 +48,33 @@ def _is_narrow(product: Product) -> bool:
     return adds_plainly and all(narrow(factor) is not None for factor in (product.left, product.right))
 
 
-def _kernel(contraction: Contraction) -> Stmt | None:
+def _kernel(contraction: Contraction, has_groups: bool) -> Stmt | None:
     left, right = narrow(contraction.left), narrow(contraction.right)
     if left is None or right is None:
         return None
     kind = MULTIPLICATIONS.get((left[0], right[0]))
     if kind is None or kind.sums != contraction.dtype:
         return None
+    of_groups = filling_tile(contraction, GROUP_TILES) if has_groups and kind.dtype in OPERANDS else None
+    if of_groups is not None:
+        return WarpgroupKernel(contraction, left[1], right[1], kind, of_groups).written()
     return TensorCoreKernel(contraction, left[1], right[1], kind, tile_for(contraction, TILES)).written()
 
 
-def tile_for(contraction: Contraction, tiles: tuple[BlockTile, ...]) -> BlockTile:
-    """Return the first of `tiles` that fills the device; they are ordered from the largest to the smallest."""
+def filling_tile(contraction: Contraction, tiles: tuple[BlockTile, ...]) -> BlockTile | None:
+    """Return the first of `tiles` that fills the device; None if none does."""
     rows, columns, batch = (size_of(axes) for axes in (contraction.rows, contraction.columns, contraction.batch))
     for tile in tiles:
         is_filled = rows > tile.rows // 2 and columns > tile.columns // 2
         if is_filled and -(-rows // tile.rows) * -(-columns // tile.columns) * batch >= ENOUGH:
             return tile
+    return None
+
+
+def tile_for(contraction: Contraction, tiles: tuple[BlockTile, ...]) -> BlockTile:
+    """Return the first of `tiles` that fills the device; they are ordered from the largest to the smallest."""
+    if (tile := filling_tile(contraction, tiles)) is not None:
+        return tile
     # Too little work to fill the device with any tile: choose the most blocks.
+    rows = size_of(contraction.rows)
     return next((tile for tile in tiles[2:] if rows > tile.rows // 2), tiles[-1])

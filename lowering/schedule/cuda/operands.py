@@ -122,6 +122,10 @@ class Operand:
         """Return the number of elements of one tile in memory."""
         return self.lines * self.stride
 
+    def place(self, line: Any, column: Any) -> Any:
+        """Return where an element of the tile is; `column` is a multiple of what is copied at once."""
+        return line * index(self.stride) + column
+
     def filled(
         self, memory: Buffer, start: Expr, batch: Values, first: Expr, step: Expr, thread: Expr, threads: int
     ) -> Stmt:
@@ -150,7 +154,7 @@ class Operand:
             if self._lies_across:
                 line, column = tirx.floormod(number, index(self.lines)), tirx.floordiv(number, index(self.lines))
             kept, along = (line, column) if self.is_along else (column, line)
-            target = address(memory, start + line * index(self.stride) + column, width)
+            target = address(memory, start + self.place(line, column), width)
             statement = self._copied(width, target, [first + kept, step * index(self.depth) + along], batch)
             return tirx.IfThenElse(tirx.LT(number, index(chunks)), statement, None) if chunks % threads else statement
 

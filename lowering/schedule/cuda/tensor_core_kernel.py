@@ -70,6 +70,10 @@ class BlockTile:
 class TensorCoreKernel:
     """A product on tensor cores as statements: copies into shared memory, fragments, products, the epilogue."""
 
+    operand_type = Operand
+    alignment: int | None = None
+    """Of the tiles in shared memory, in bytes; None for TVM's own."""
+
     def __init__(
         self,
         contraction: Contraction,
@@ -85,10 +89,10 @@ class TensorCoreKernel:
         """
         self.contraction, self.kind, self.tile, self.registers = contraction, kind, tile, registers
         depth = tile.k_instructions * kind.depth
-        self.left = Operand(
+        self.left = self.operand_type(
             "left_tile", left, contraction.batch, contraction.rows, contraction.reduced, kind, tile.rows, depth
         )
-        self.right = Operand(
+        self.right = self.operand_type(
             "right_tile", right, contraction.batch, contraction.columns, contraction.reduced, kind, tile.columns, depth
         )
         self.instructions_down, self.instructions_across = (
@@ -103,7 +107,7 @@ class TensorCoreKernel:
         # 16-bit floats are stored as uint16: TVM loses a buffer of bf16 when it legalizes the dtype. Both operands
         # share one allocation, because TVM drops allocations without a load or store, and PTX accesses are neither.
         dtype = BITS if kind.bytes == 2 else kind.dtype
-        self.tiles = buffer("tiles", (tile.stages * self.stage,), dtype, "shared.dyn")
+        self.tiles = buffer("tiles", (tile.stages * self.stage,), dtype, "shared.dyn", self.alignment)
         self.sums = buffer("sums", (tile.rows * tile.columns // tile.threads,), kind.sums, "local")
         self.operand_registers = self._registers()
         self.block, self.lane, self.warp = (tirx.Var(name, "int64") for name in ("block", "lane", "warp"))
@@ -117,8 +121,9 @@ class TensorCoreKernel:
         body = sequence(
             *(tirx.AllocBuffer(memory) for memory in (self.tiles, self.sums, *self.operand_registers)),
             for_loop("at", int(self.sums.shape[0]), self._clear, tirx.ForKind.UNROLLED),
-            *(self._start_copies(index(step), step) for step in range(self.tile.stages - 1)),
+            *(self._start_copies(index(step), step) for step in range(self._ahead)),
             for_loop("step", self.steps, self._step),
+            *self._finish(),
             self._epilogue(),
         )
         body = bound(self.lane, WARP, "threadIdx.x", body)
@@ -127,6 +132,15 @@ class TensorCoreKernel:
         limits = ir.Range(index(0), blocks)
         thread = tirx.IterVar(limits, tirx.Var("blockIdx.x", "int64"), tirx.IterVar.ThreadIndex, "blockIdx.x")
         return tirx.For(self.block, index(0), blocks, tirx.ForKind.THREAD_BINDING, body, thread, UNROLL)
+
+    @property
+    def _ahead(self) -> int:
+        """Return how many steps before their products copies of tiles start."""
+        return self.tile.stages - 1
+
+    def _finish(self) -> list[Stmt]:
+        """Return what is between the last step and the epilogue."""
+        return []
 
     @property
     def _warps(self) -> int:
