@@ -134,7 +134,7 @@ def main() -> int:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copies at {bandwidth / 1e9:.0f} GB/s")
     print(f"{'':26}{'µs':>10}{'torch µs':>10}{'ratio':>8}{'goal':>30}")
     for row in rows():
-        print(line_of(row, f"cuda:sm_{major}{minor}", bandwidth), flush=True)
+        print(line_of(row, f"cuda:sm_{major}{minor}{'a' * ((major, minor) == (9, 0))}", bandwidth), flush=True)
     return 0
 
 

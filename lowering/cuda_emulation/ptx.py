@@ -88,6 +88,11 @@ def _call(statement: _Statement) -> str:
             help='run the kernel on a device, with target="cuda"',
         )
     arguments = [_argument(match.group(), statement.operands) for match in _OPERAND.finditer(operands)]
+    if name.startswith("wgmma.mma"):
+        # As many registers as it has would be too many parameters.
+        count = operands.partition("}")[0].count("%")
+        registers = ", ".join(f"&{register}" for register in arguments[:count])
+        arguments = [f"{{{registers}}}", *arguments[count:]]
     return f"emulated::{re.sub('[.:]', '_', name)}({', '.join(arguments)})"
 
 

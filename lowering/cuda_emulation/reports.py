@@ -145,6 +145,16 @@ def _product_never_awaited(case: _Description) -> str:
     return f"kernel {case.name}: {case.thread()} ends without waiting for its product that reads {case.buffer()}"
 
 
+def _written_under_product(case: _Description) -> str:
+    reader = f"a product of {case.other_thread()}, which has not waited for it, reads"
+    return f"kernel {case.name}: {case.thread()} writes {case.buffer()}, which {reader}"
+
+
+def _not_shown(case: _Description) -> str:
+    writer = f"{case.other_thread()} wrote with no fence.proxy.async after it"
+    return f"kernel {case.name}: {case.thread()} starts a product that reads {case.buffer()}, which {writer}"
+
+
 def _barrier_missed(case: _Description) -> str:
     report = case.report
     counts = f"{report.threads} of {report.all_threads} threads of block ({', '.join(map(str, report.block))})"
@@ -187,5 +197,7 @@ _FAILURES: Mapping[int, tuple[str, Callable[[_Description], str], str | None]] =
     11: ("memcheck", _trap, None),
     12: ("synccheck", _lane_not_named, "name all lanes that execute the instruction, or whose values it takes"),
     13: ("synccheck", _product_never_awaited, "commit the products, and wait for their group"),
+    14: ("racecheck", _written_under_product, "wait for the group of the product, then for the block's other threads"),
+    15: ("racecheck", _not_shown, "put the fence between the write and the barrier"),
 }
 """By the number of a failure in ``device/runtime.hpp``: the check of Compute Sanitizer, the sentence, the help."""

@@ -72,12 +72,12 @@ class Statements:
     """One-element buffers that live for one iteration."""
 
 
-def buffer(
-    name: str, shape: Sequence[int], dtype: str, scope: str = "", alignment: int | None = None
-) -> Buffer:
+def buffer(name: str, shape: Sequence[int], dtype: str, scope: str = "", alignment: int | None = None) -> Buffer:
     """Return a buffer; `alignment` is in bytes, None for TVM's own."""
     # A layout of None is what TVMScript and te give; FuseTIR refuses to mix it with the default one.
-    return tirx.decl_buffer([index(size) for size in shape], dtype, name, layout=None, scope=scope, data_alignment=alignment or -1)
+    return tirx.decl_buffer(
+        [index(size) for size in shape], dtype, name, layout=None, scope=scope, data_alignment=alignment or -1
+    )
 
 
 def load(source: Buffer, indices: Sequence[Expr]) -> Expr:

@@ -1,8 +1,8 @@
 """A plugin of pytest: kernels for the emulated CUDA device run on the machine's GPU, in the tests that emulate them.
 
-``PYTHONPATH=tests/support python -m pytest -p on_device tests/lowering/schedule/cuda``. Arguments stay on the CPU, as the
-emulated device has them: a launch copies them to the GPU and back. What only the emulation does (its checks of races and
-bounds, texts for another architecture) fails with it.
+``PYTHONPATH=tests/support python -m pytest -p on_device tests/lowering/schedule/cuda``. Arguments stay on the CPU, as
+the emulated device has them: a launch copies them to the GPU and back. What only the emulation does (checks of races
+and bounds, texts for another architecture) fails with it.
 """
 
 from __future__ import annotations
@@ -84,4 +84,3 @@ def pytest_configure(config: object) -> None:
     for module in (scheduled_to_cuda, cuda_to_llvm):
         if hasattr(module, "executable_of"):
             module.executable_of = executable_of
-

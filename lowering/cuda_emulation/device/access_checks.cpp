@@ -59,6 +59,7 @@ static std::vector<SharedArray> arrays;
 static Mapping shared;
 static Cell* shared_cells;
 static uint8_t* owners;  // of a byte of shared memory: 1 + the number of its array
+static uint16_t* read_by_products;  // of a byte of shared memory: products that have started and are not awaited
 static size_t shared_used, dynamic_bytes, most_bytes;
 static uint32_t launch_epoch;
 static std::vector<uint32_t> block_epochs;
@@ -155,11 +156,13 @@ void begin_memory(const Launch& kernel, const Argument* arguments, size_t dynami
     shared = reserved(WINDOW);
     shared_cells = zeroed<Cell>(WINDOW);
     owners = zeroed<uint8_t>(WINDOW);
+    read_by_products = zeroed<uint16_t>(WINDOW);
   }
   launch_epoch = ++epoch;
   block_epochs.clear();
   arrays.clear();
   memset(owners, 0, WINDOW);
+  memset(read_by_products, 0, WINDOW * sizeof *read_by_products);
   shared_used = 0;
   dynamic_bytes = dynamic;
   most_bytes = most;
@@ -318,7 +321,16 @@ static void check_shared(uintptr_t address, const Checked& access) {
     describe_shared(offset);
     wrong_address(OUT_OF_BOUNDS, access.place, access.is_write, access.bytes);
   }
-  for (size_t at = 0; at < access.bytes; ++at) check_cell(shared_cells[offset + at], access, address, nullptr);
+  for (size_t at = 0; at < access.bytes; ++at) {
+    Cell& cell = shared_cells[offset + at];
+    if (access.is_write && read_by_products[offset + at]) {
+      failed(WRITTEN_UNDER_PRODUCT, access.place);
+      report.bytes = access.bytes;
+      describe_shared(offset);
+      race(cell.reads[0], false);
+    }
+    check_cell(cell, access, address, nullptr);
+  }
 }
 
 static void check_written(const Buffer& buffer, size_t offset, uintptr_t address, const Checked& access) {
@@ -423,19 +435,30 @@ void wait_for_copies(int pending) {
 void __attribute__((noinline)) start_product_read(uint32_t from, size_t bytes) {
   const void* place = __builtin_return_address(0);
   check(shared_pointer(from), bytes, false, place);
+  for (size_t at = from; at < from + bytes; ++at) {
+    const Access& write = shared_cells[at].write;
+    if (write.epoch >= block_epoch && fibers[write.thread].shown_epoch < write.epoch) {
+      failed(NOT_SHOWN_TO_PRODUCT, place);
+      report.bytes = bytes;
+      describe_shared(from);
+      race(write, true);
+    }
+    ++read_by_products[at];
+  }
   running->started_reads.push_back({from, bytes, place});
 }
+
+void show_writes() { running->shown_epoch = epoch; }
 
 void commit_products() {
   running->reads.push_back(running->started_reads);
   running->started_reads.clear();
 }
 
-// What is written in the meantime, with no barrier between, is a race.
 void wait_for_products(int pending) {
   while ((int)running->reads.size() > pending) {
     for (const ProductRead& read : running->reads.front())
-      check(shared_pointer(read.from), read.bytes, false, read.place);
+      for (size_t at = 0; at < read.bytes; ++at) --read_by_products[read.from + at];
     running->reads.pop_front();
   }
 }

@@ -3,8 +3,7 @@
 #pragma once
 #include <string.h>
 
-#include <tuple>
-#include <utility>
+#include <initializer_list>
 
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
@@ -159,18 +158,11 @@ static void multiply_tiles(float* const* sums, const Tile& left, const Tile& rig
   }
 }
 
-template <typename T, int columns, typename Operands, size_t... sums>
-static void multiply_tiles(Operands operands, std::index_sequence<sums...>) {
-  constexpr int rest = sizeof...(sums);
-  float* all[] = {&std::get<sums>(operands)...};
-  multiply_tiles<T, columns>(
-      all, Tile(std::get<rest>(operands), std::get<rest + 5>(operands)),
-      Tile(std::get<rest + 1>(operands), std::get<rest + 6>(operands)));
-}
-#define MULTIPLY_TILES(columns, name, T)                                                                            \
-  template <typename... Operands>                                                                                   \
-  static __forceinline__ void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##name(Operands&&... operands) {  \
-    multiply_tiles<T, columns>(std::forward_as_tuple(operands...), std::make_index_sequence<columns / 2>());        \
+using Registers = std::initializer_list<float*>;
+#define MULTIPLY_TILES(columns, name, T)                                                                        \
+  static inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##name(                                \
+      Registers sums, uint64_t left, uint64_t right, int, int, int, int left_across, int right_across) {        \
+    multiply_tiles<T, columns>(sums.begin(), Tile(left, left_across), Tile(right, right_across));                       \
   }
 #define MULTIPLY_TILES_OF(columns)            \
   MULTIPLY_TILES(columns, f16_f16, half)      \
@@ -181,6 +173,6 @@ MULTIPLY_TILES_OF(256)
 static inline void wgmma_fence_sync_aligned() {}
 static inline void wgmma_commit_group_sync_aligned() { commit_products(); }
 static inline void wgmma_wait_group_sync_aligned(int pending) { wait_for_products(pending); }
-static inline void fence_proxy_async_shared__cta() {}
+static inline void fence_proxy_async_shared__cta() { show_writes(); }
 
 }  // namespace emulated

@@ -27,6 +27,8 @@ enum Failure {
   TRAP,
   LANE_NOT_NAMED,
   PRODUCT_NEVER_AWAITED,
+  WRITTEN_UNDER_PRODUCT,
+  NOT_SHOWN_TO_PRODUCT,
 };
 
 // The first failure of a launch, as Python reads it: `Report` in reports.py has the same fields.
@@ -80,6 +82,7 @@ void commit_copies();
 void wait_for_copies(int pending);
 
 void start_product_read(uint32_t from, size_t bytes);
+void show_writes();
 void commit_products();
 void wait_for_products(int pending);
 

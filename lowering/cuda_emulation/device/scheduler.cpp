@@ -189,6 +189,9 @@ static void begin_block(int threads) {
     memset(fiber.seen, 0, sizeof fiber.seen);
     fiber.started.clear();
     fiber.groups.clear();
+    fiber.shown_epoch = 0;
+    fiber.started_reads.clear();
+    fiber.reads.clear();
   }
 }
 

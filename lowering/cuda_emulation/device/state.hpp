@@ -45,6 +45,7 @@ struct Fiber {
   uint32_t seen[WARP];   // by lane of its warp, how many barriers of the warp that lane had passed when it was last waited for
   std::vector<Copy> started;
   std::deque<std::vector<Copy>> groups;
+  uint32_t shown_epoch;  // of its last fence, before which its stores are seen by products, too
   std::vector<ProductRead> started_reads;
   std::deque<std::vector<ProductRead>> reads;
 };

@@ -11,7 +11,12 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
 from mlirtri.lowering.schedule.cuda.operands import narrow
 from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
-from mlirtri.lowering.schedule.cuda.warpgroup_kernel import ARCHITECTURE_OF_GROUPS, GROUP_TILES, OPERANDS, WarpgroupKernel
+from mlirtri.lowering.schedule.cuda.warpgroup_kernel import (
+    ARCHITECTURE_OF_GROUPS,
+    GROUP_TILES,
+    OPERANDS,
+    WarpgroupKernel,
+)
 from mlirtri.lowering.schedule.products.block_products import contraction_of, with_product
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.product_recognition import Product, only_product

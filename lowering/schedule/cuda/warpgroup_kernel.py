@@ -1,9 +1,9 @@
 """Products of 16-bit floats by instructions of four warps, which read both operands from shared memory (``sm_90a``).
 
-A warpgroup, four warps, multiplies 64 rows at once, while its threads go on: the products of one step run while the next
-one's tiles are awaited. Tiles are in the layout that the instructions know as swizzled by 128 bytes: lines of 128 bytes,
-in which the 16 bytes at place c of line n are at place ``c ^ n % 8``, so that eight lines are in different banks. (PTX
-ISA, Asynchronous Warpgroup Level Matrix Instructions.)
+A warpgroup, four warps, multiplies 64 rows at once, while its threads go on: the products of one step run while the
+next one's tiles are awaited. Tiles are in the layout that the instructions know as swizzled by 128 bytes: lines of 128
+bytes, in which the 16 bytes at place c of line n are at place ``c ^ n % 8``, so that eight lines are in different
+banks. (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from mlirtri.lowering.schedule.cuda.instructions import (
     address,
     barrier,
     call,
-    commit_copies,
     function_of,
     wait_for_copies,
 )
@@ -42,6 +41,7 @@ LINE, CHUNK = 64, 8
 """Elements of a line of 128 bytes, and of the 16 bytes that keep together."""
 EIGHT_LINES = 1024
 """Bytes of eight lines, of which the layout is made."""
+
 
 def _multiply(kind: Multiplication, columns: int, across: tuple[bool, bool], sums: Any, tiles: list[Any]) -> Stmt:
     """Start to add the product of two tiles to a warpgroup's sums; `across` says whose lines are across the sum."""

@@ -147,8 +147,8 @@ def test_ptx_becomes_calls_and_what_is_not_emulated_is_refused():
     assert without_ptx(wait) == "emulated::cp_async_wait_group(2);\n"
     copy = 'asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"\n :: "r"(f(a, b)), "l"(from), "r"(n));'
     assert without_ptx(copy) == "emulated::cp_async_cg_shared_global((f(a, b)), (from), 16, (n))\n;"
-    with pytest.raises(UnsupportedOperationError, match=r"wgmma\.fence"):
-        without_ptx('asm volatile("wgmma.fence.sync.aligned;");')
+    with pytest.raises(UnsupportedOperationError, match=r"mbarrier\.init"):
+        without_ptx('asm volatile("mbarrier.init.shared.b64 [%0], 1;");')
 
 
 def test_an_edited_source_has_the_same_kernels(tmp_path, monkeypatch):

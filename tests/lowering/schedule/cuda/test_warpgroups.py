@@ -1,0 +1,110 @@
+"""Products by instructions of warpgroups: right in all layouts on the emulated device, which finds missing waits."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+import torch
+
+import mlirtri as mt
+from mlirtri.errors import DeviceCheckError
+from mlirtri.lowering.schedule.cuda import matmul
+from mlirtri.lowering.toolchain.nvcc import run_nvcc
+
+TARGET = "cuda:emulated:sm_90a"
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+
+
+@pytest.fixture
+def any_size(monkeypatch):
+    """Small products take the tiles of large ones, too."""
+    monkeypatch.setattr(matmul, "ENOUGH", 1)
+
+
+def product(a, b):
+    return a @ b
+
+
+def of_transposed(a, b):
+    return torch.relu(a.T @ b.T + 1)
+
+
+def left_transposed(a, b):
+    return (a.T @ b).float()
+
+
+def right_transposed(a, b):
+    return a @ b.T
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("function", "shape", "dtype", "columns"),
+    [
+        (product, (64, 64, 200), torch.float16, 64),
+        (of_transposed, (70, 100, 65), torch.bfloat16, 128),
+        (left_transposed, (130, 60, 72), torch.float16, 64),
+        (right_transposed, (40, 57, 130), torch.bfloat16, 64),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_numbers(any_size, random, function, shape, dtype, columns):
+    rows, width, length = shape
+    sizes = {
+        product: ((rows, length), (length, width)),
+        of_transposed: ((length, rows), (width, length)),
+        left_transposed: ((length, rows), (length, width)),
+        right_transposed: ((rows, length), (width, length)),
+    }[function]
+    a, b = (torch.from_numpy(random.standard_normal(size)).to(dtype) for size in sizes)
+    kernel = mt.jit(function).compile(a, b, target=TARGET)
+    assert f"m64n{columns}k16" in kernel.ir["cuda"]
+    found, expected = kernel(a, b).double(), function(a.double(), b.double()).double()
+    # Sums of fp32, rounded once to the dtype of the operands.
+    epsilon = max(torch.finfo(dtype).eps, length * 2.0**-24)
+    assert float((found - expected).abs().max()) <= epsilon * float(expected.abs().max())
+
+
+MISTAKES = {
+    "products not awaited": (r"    mlirtri_await_products_but_1\(\);", "", "which a product of .* reads"),
+    "one step awaited too late": ("wait_group.sync.aligned 1", "wait_group.sync.aligned 2", "which a product of"),
+    "sums not awaited": (r"\n  mlirtri_await_products_\d+\([^\n]*", "", "ends without waiting for its product"),
+    "no barrier": (r"__syncthreads\(\);", "", "with no barrier between|has not waited for"),
+    "copies awaited too late": (r"cp\.async\.wait_group 1", "cp.async.wait_group 2", "whose asynchronous copy"),
+    "products not committed": (r"    mlirtri_commit_products\(\);", "", "which a product of"),
+    "copies not shown": (r"    mlirtri_show_tiles\(\);", "", r"wrote with no fence\.proxy\.async after it"),
+}
+
+
+@needs_compiler
+def test_planted_mistakes(any_size):
+    a, b = torch.randn(64, 400).half(), torch.randn(400, 64).half()
+    kernel = mt.jit(product).compile(a, b, target=TARGET)
+    source, out = kernel.ir["cuda"], torch.empty(64, 64).half()
+    for name, (pattern, replacement, words) in MISTAKES.items():
+        broken = re.sub(pattern, replacement, source)
+        assert broken != source, name
+        with pytest.raises(DeviceCheckError, match=words):
+            kernel.compilation.executable.with_source(broken).launch([a, b], [out])
+
+
+def test_only_their_architecture_has_them():
+    half = mt.Tensor((4096, 4096), mt.float16)
+    kernel = mt.jit(product).compile(half, half, target="cuda:sm_90a")
+    assert "m64n256k16" in kernel.ir["cuda"]
+    [launch] = kernel.stats["launches"]
+    assert (launch.threads, launch.grid[0]) == (256, 32 * 16)
+    assert "wgmma" not in mt.jit(product).compile(half, half, target="cuda:sm_90").ir["cuda"]
+
+
+@pytest.mark.nvcc
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not on PATH")
+def test_nvcc_keeps_the_sums_in_registers():
+    half = mt.Tensor((2048, 2048), mt.bfloat16)
+    kernel = mt.jit(product).compile(half, half, target="cuda:sm_90a")
+    [launch] = kernel.stats["launches"]
+    assert launch.resources("sm_90a").spill_bytes == 0
+    # What a call loads: nvcc 13.0 makes PTX of an architecture without these instructions beside the machine code.
+    assert run_nvcc(kernel.ir["cuda"], "sm_90a", "-fatbin")
