@@ -23,6 +23,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
     Node,
     PrimFunc,
+    RuntimeModule,
     Target,
     ir,
     structural_map,
@@ -42,7 +43,7 @@ _DEVICE_TYPE = 10
 """TVM's number of the field of a tensor that has its kind of device."""
 
 
-def host_module(functions: Sequence[Named], target: Target) -> Any:
+def host_module(functions: Sequence[Named], target: Target) -> RuntimeModule:
     """Return the runtime module of the functions' host code; it looks kernels up in the modules that it imports."""
     pipeline, finish_host, _ = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     mod = pipeline(tirx.transform.BindTarget(target)(cuda_module(functions)))

@@ -29,7 +29,16 @@ from mlirtri.lowering.core.forks import renewed
 from mlirtri.lowering.runtime.torch_threads import TASKS
 from mlirtri.lowering.tir.bfloat16_storage import keep_bfloat16
 from mlirtri.lowering.toolchain.cuda_code import without_code
-from mlirtri.lowering.toolchain.tvm_names import IS_SCHEDULED, SCHEDULE_RULE, IRModule, PrimFunc, Target, tirx, tvm
+from mlirtri.lowering.toolchain.tvm_names import (
+    IS_SCHEDULED,
+    SCHEDULE_RULE,
+    IRModule,
+    PrimFunc,
+    RuntimeModule,
+    Target,
+    tirx,
+    tvm,
+)
 from mlirtri.lowering.toolchain.tvm_passes import first_failing, short_message
 
 _LLVM_MODULE = renewed(threading.RLock())
@@ -40,7 +49,7 @@ _NOT_LOWERED = ("global_symbol", SCHEDULE_RULE, IS_SCHEDULED)
 """Attributes that a function has only before or only after its schedule is accepted."""
 
 
-def find_in(module: Any) -> Callable[[str], Callable]:
+def find_in(module: RuntimeModule) -> Callable[[str], Callable]:
     """Return the lookup of compiled functions of a module of TVM's, for several threads."""
 
     def find(name: str) -> Callable:
@@ -50,7 +59,7 @@ def find_in(module: Any) -> Callable[[str], Callable]:
     return find
 
 
-def assembly_of(module: Any) -> str:
+def assembly_of(module: RuntimeModule) -> str:
     """Return the assembly of a module of TVM's, which another thread may look functions up in meanwhile."""
     with _LLVM_MODULE:
         return module.inspect_source("s")
@@ -83,7 +92,7 @@ def attempt(name: str, function: PrimFunc, target: Target) -> None:
     _tried[_key(name, function, target)] = _Lowered(function, _attributes(function), module)
 
 
-def built(functions: Iterable[Named], target: Target, results: Mapping[str, int] | None = None) -> Any:
+def built(functions: Iterable[Named], target: Target, results: Mapping[str, int] | None = None) -> RuntimeModule:
     """Return the runtime module of functions for this CPU.
 
     Those in `results` raise if the parameter at the given index shares memory with another.

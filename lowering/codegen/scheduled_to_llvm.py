@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from mlirtri.errors import CodegenError, KernelError
 from mlirtri.lowering.codegen.lowered_functions import Named, built, find_in, host_ready, on_failing_line
@@ -14,7 +14,7 @@ from mlirtri.lowering.core.stage import Code, CompileContext
 from mlirtri.lowering.runtime.planner import make_plan
 from mlirtri.lowering.runtime.torch_threads import is_for_torchs_threads, loading, use_threads
 from mlirtri.lowering.runtime.tvm_executable import Library, MachineExecutable, make_executable, separate_results
-from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, VIEW, IRModule, PrimFunc, Target, relax
+from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, VIEW, IRModule, PrimFunc, RuntimeModule, Target, relax
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs, relax_functions, short_message, source_span
 
 
@@ -37,13 +37,13 @@ def lower(mod: IRModule, context: CompileContext) -> Code:
     return Code(named_file(stable_text(text), _files(mod)), executable, module)
 
 
-def build(functions: Sequence[Named], target: Target, results: Mapping[str, int] | None = None) -> Any:
+def build(functions: Sequence[Named], target: Target, results: Mapping[str, int] | None = None) -> RuntimeModule:
     """Return the runtime module of these PrimFuncs; raises `CodegenError` on the line of one that TVM refuses.
 
     `results` are parameters for which the functions check that they share memory with no other.
     """
 
-    def attempt(some: Sequence[Named]) -> Any:
+    def attempt(some: Sequence[Named]) -> RuntimeModule:
         return built(some, target, results)
 
     return on_failing_line(functions, attempt, "TVM made no code")

@@ -157,7 +157,7 @@ def _expanded(value: Expr) -> tuple[list[tuple[Any, Any]], Any]:
     return names, _expanded_part(with_loads(value, loads), names)
 
 
-def always_bound(value: Expr) -> list[Any]:
+def always_bound(value: Expr) -> list[Expr]:
     """Return the `Let`s in `value` outside of conditional arms, in topological order.
 
     Left in place, a function of a bound value would nest bindings: two `mish` in a row took minutes.

@@ -15,6 +15,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,
     Buffer,
+    Loop,
     PrimFunc,
     Range,
     SBlock,
@@ -210,13 +211,13 @@ def _access(buffer, indices, axes, analyzer) -> BlockAccess:
     )
 
 
-def loop_of(schedule: Schedule, block: BlockFacts, axis: int) -> Any:
+def loop_of(schedule: Schedule, block: BlockFacts, axis: int) -> Loop:
     """Return the loop bound to an axis, in a nest that is not split yet."""
     value = _realize(schedule, block.handle).iter_values[axis]
     return next(loop for loop in schedule.get_loops(block.handle) if schedule.get(loop).loop_var.same_as(value))
 
 
-def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def divide_loops(schedule: Schedule, block: BlockFacts, loops: Sequence[Loop]) -> tuple[list[Loop], list[Loop]]:
     """Return `loops` without and with those on which a reduction axis of the block depends, each outermost first."""
     values = zip(block.kinds, _realize(schedule, block.handle).iter_values, strict=True)
     reductions = [variable for kind, value in values if kind == "R" for variable in nodes_in(value, tirx.Var)]

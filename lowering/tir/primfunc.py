@@ -121,7 +121,7 @@ def _annotations(spans: Sequence[Span]) -> dict[str, Any]:
     return ({LOCATION: lines[-1]} if lines else {}) | ({KERNEL_LOCATIONS: lines} if len(lines) > 1 else {})
 
 
-def with_statements(function: PrimFunc, statements: Any) -> PrimFunc:
+def with_statements(function: PrimFunc, statements: Stmt) -> PrimFunc:
     """Return a PrimFunc with the parameters and attributes of `function` and with these statements as its body."""
     root = SBlockRealize([], True, SBlock([], [], [], "root", statements))
     return PrimFunc(list(function.params), root, function.ret_type, function.attrs)

@@ -158,7 +158,7 @@ def buffer_like(buffer: Buffer, shape: Sequence[Expr]) -> Buffer:
     return tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.ty.storage_scope, layout=buffer.ty.layout)
 
 
-def with_body(loop: Stmt, body: Stmt, *, kind: Any = None) -> Stmt:
+def with_body(loop: Stmt, body: Stmt, *, kind: tirx.ForKind | None = None) -> Stmt:
     """Return the loop with another body."""
     kind = loop.kind if kind is None else kind
     return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body, None, loop.annotations, loop.step)
@@ -166,7 +166,7 @@ def with_body(loop: Stmt, body: Stmt, *, kind: Any = None) -> Stmt:
 
 def split_grid(statement: Stmt) -> tuple[list[Stmt], Stmt]:
     """Return the loops over blocks around a tile kernel's statement, outermost first, and the body of a block."""
-    loops: list[Any] = []
+    loops: list[Stmt] = []
     while isinstance(statement, tirx.For) and BLOCKS in statement.annotations:
         loops.append(statement)
         statement = statement.body

@@ -18,7 +18,7 @@ def replaced(node: Node, values: Values) -> Node:
     return with_values(node, values)
 
 
-def for_loop(name: str, extent: Extent, body: Callable[[Expr], Stmt], kind: Any = None) -> Stmt:
+def for_loop(name: str, extent: Extent, body: Callable[[Expr], Stmt], kind: tirx.ForKind | None = None) -> Stmt:
     """Return a loop whose body is built from its variable; the body alone, for 0, if it runs once."""
     if isinstance(extent, int):
         if extent == 1 and kind is not tirx.ForKind.VECTORIZED:

@@ -14,7 +14,7 @@ PARTS = 2
 INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
-def integers_of(dtype: Any) -> str:
+def integers_of(dtype: object) -> str:
     """Return the integer dtype as wide as a float dtype."""
     return str(dtype).replace("float", "int")
 
@@ -44,7 +44,7 @@ def _name_of(call: Expr) -> str:
     return str(getattr(call.op, "name", ""))
 
 
-Combine = Callable[[Any, Any], Any]
+Combine = Callable[[Expr, Expr], Expr]
 
 
 def doubled_up_to(lanes: int) -> int:
@@ -52,7 +52,7 @@ def doubled_up_to(lanes: int) -> int:
     return 1 << (lanes - 1).bit_length()
 
 
-def together(buffers: Sequence[tuple[Any, Any, Combine]], vectors: int, lanes: int) -> list[Stmt]:
+def together(buffers: Sequence[tuple[Buffer, object, Combine]], vectors: int, lanes: int) -> list[Stmt]:
     """Reduce vectors, then halves, down to element 0 of each buffer, given with dtype and operation.
 
     Each access is a whole vector or a part of one: LLVM keeps memory that is read across the stored vectors out of
@@ -72,8 +72,8 @@ def together(buffers: Sequence[tuple[Any, Any, Combine]], vectors: int, lanes: i
     return statements
 
 
-def _with_others(dtype: Any, combine: Combine, partial: Any, distance: int) -> Callable[[Any], Any]:
-    def value(lane: Any) -> Any:
+def _with_others(dtype: object, combine: Combine, partial: Buffer, distance: int) -> Callable[[Expr], Expr]:
+    def value(lane: Expr) -> Expr:
         mine, other = (loaded(partial, [plus(lane, index(far))], dtype) for far in (0, distance))
         return vectorizable(combine(mine, other))
 
@@ -86,7 +86,7 @@ def stored(buffer: Buffer, indices: list[Expr], value: Expr) -> Stmt:
     return tirx.BufferStore(buffer, value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value), indices)
 
 
-def loaded(buffer: Buffer, indices: list[Expr], dtype: Any) -> Expr:
+def loaded(buffer: Buffer, indices: list[Expr], dtype: object) -> Expr:
     """Return a load in the dtype that the value has in the program."""
     value = tirx.BufferLoad(buffer, indices)
     return value if str(buffer.dtype) == str(dtype) else tirx.Cast(str(dtype), value)

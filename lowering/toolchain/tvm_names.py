@@ -40,6 +40,10 @@ Var: TypeAlias = Any
 Binding: TypeAlias = Any
 """A binding of a Relax block: its variable and its value."""
 BindingBlock: TypeAlias = Any
+Loop: TypeAlias = Any
+"""A loop of a `Schedule`."""
+RuntimeModule: TypeAlias = Any
+"""A module of compiled functions, which are looked up by name."""
 Extent: TypeAlias = "int | Expr"
 """A size, or a number of iterations: a Python int where it is static."""
 TensorType = relax.TensorType

@@ -200,7 +200,9 @@ def _failing_span(mod: IRModule, step: Pass) -> Span | None:
     return None
 
 
-def first_failing(functions: Iterable[tuple[str, PrimFunc]], attempt: Callable[[Any], object]) -> Span | None:
+def first_failing(
+    functions: Iterable[tuple[str, PrimFunc]], attempt: Callable[[list[tuple[str, PrimFunc]]], object]
+) -> Span | None:
     """Return the span of the first of these functions on which `attempt`, given a list of it alone, fails."""
     for name, function in functions:
         if (span := source_span(function)) and _fails(attempt, [(name, function)]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Arguments = tuple[tuple[str, Any], ...]
 """What ``--arg`` gives to a command: names with values."""
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Command = TypeVar("Command", bound=Callable[..., object])
+Decorator = Callable[[Command], Command]
 
 
 class Argument(click.ParamType):
@@ -66,7 +67,7 @@ def file_argument(metavar: str = "FILE[::KERNEL]") -> Decorator:
     return click.argument("file", metavar=metavar)
 
 
-def arguments_option(command: Callable[..., object]) -> Callable[..., Any]:
+def arguments_option(command: Command) -> Command:
     text = (
         "An argument by its parameter's name: --arg a=f32[4,8] is a tensor of float32 with 4 rows and 8 columns, "
         "i=i64[20]:0..99 one with bounds, s=f32[] one of rank 0, n=i32:5 or n=i32:1..9 a run-time number, n=3 a value. "
@@ -75,16 +76,16 @@ def arguments_option(command: Callable[..., object]) -> Callable[..., Any]:
     return click.option("--arg", "arguments", type=Argument(), multiple=True, help=text)(command)
 
 
-def start_option(command: Callable[..., object]) -> Callable[..., Any]:
+def start_option(command: Command) -> Command:
     text = "FILE is IR of this stage, MLIR or TVMScript; the file - is stdin."
     return click.option("--from", "start", metavar="STAGE", help=text)(command)
 
 
-def pipeline_option(command: Callable[..., object]) -> Callable[..., Any]:
+def pipeline_option(command: Command) -> Command:
     return click.option("--pipeline", type=PIPELINE, help="The pipeline; by default linalg.")(command)
 
 
-def target_option(command: Callable[..., object]) -> Callable[..., Any]:
+def target_option(command: Command) -> Command:
     return click.option("--target", metavar="TARGET", help="cpu, gpu, cuda, cuda:sm_NN, cuda:emulated or spirv.")(
         command
     )
@@ -95,19 +96,19 @@ class Schedule(click.ParamType):
 
     name = "SCHEDULE"
 
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
             return checked_schedule(value)
         except KernelError as error:
             self.fail(str(error), param, ctx)
 
 
-def schedule_option(command: Callable[..., object]) -> Callable[..., Any]:
+def schedule_option(command: Command) -> Command:
     text = "default, none, meta or meta:trials=N,seconds=S."
     return click.option("--schedule", type=Schedule(), help=text)(command)
 
 
-def schedules_option(command: Callable[..., object]) -> Callable[..., Any]:
+def schedules_option(command: Command) -> Command:
     text = "default, none, meta or meta:trials=N,seconds=S; again for more."
     return click.option("--schedule", "schedules", type=Schedule(), multiple=True, help=text)(command)
 

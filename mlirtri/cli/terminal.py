@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rich.console import RenderableType
+    from rich.table import Table
 
 
-def table(*headings: str) -> Any:
+def table(*headings: str) -> Table:
     """Return an empty table without lines, whose long cells wrap."""
     from rich.table import Table
 
@@ -34,7 +35,7 @@ def show(renderable: RenderableType, stderr: bool = False) -> None:
     print(text.get(), end="", file=sys.stderr if stderr else sys.stdout)
 
 
-def waiting(activity: str) -> AbstractContextManager[Any]:
+def waiting(activity: str) -> AbstractContextManager[object]:
     """Return a context in which stderr, where it is a terminal, shows what the command does."""
     from rich.console import Console
 

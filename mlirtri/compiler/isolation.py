@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from mlirtri.dialect.bindings.locations import give_locations
 from mlirtri.dialect.bindings.mlir import print_complete
@@ -45,7 +44,7 @@ def text_of(data: bytes, file: str) -> str:
         raise ParseError(f"this is not UTF-8: byte 0x{data[problem.start]:02x}", where) from None
 
 
-def try_parsing(read: Callable[[str, str], Any], text: str, file: str) -> None:
+def try_parsing(read: Callable[[str, str], object], text: str, file: str) -> None:
     """Call `read`, a module-level function, in another process first; raises `ParseError` only if that crashes."""
     try:
         WORKER.ask(_limits(len(text)), _parse_and_print, read, text, file)
@@ -109,7 +108,7 @@ def _converted(convert: Callable[[bytes], bytes], data: bytes) -> bytes:
         raise ParseError(f"this bytecode cannot be read: {error}") from None
 
 
-def _parse_and_print(read: Callable[[str, str], Any], text: str, file: str) -> None:
+def _parse_and_print(read: Callable[[str, str], object], text: str, file: str) -> None:
     try:
         module = read(text, file)
         give_locations(module, Span(file, 1, 1))

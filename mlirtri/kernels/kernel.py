@@ -304,7 +304,7 @@ class Kernel:
         format: str = "text",
         params: str = "arguments",
         destinations: bool = False,
-    ) -> Any:
+    ) -> str | bytes:
         """Return a stage as MLIR that stock tools parse: text, or bytes with ``format="bytecode"``.
 
         `bare` omits locations and attributes of ours; ``params="inline"`` turns bound tensors into constants;

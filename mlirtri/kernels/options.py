@@ -44,7 +44,7 @@ INLINE_DEPTH = 500
 SEMANTICS = ("numpy", "torch")
 
 
-def resolved(options: Options) -> tuple[Target, str, Any]:
+def resolved(options: Options) -> tuple[Target, str, Pipeline]:
     """Return target, schedule and pipeline with settings and defaults filled in; raises `UnknownOptionError`."""
     if options.semantics not in (None, *SEMANTICS):
         raise UnknownOptionError(

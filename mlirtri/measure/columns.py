@@ -12,7 +12,7 @@ from typing import Any
 from mlirtri.errors import KernelTypeError, UnknownOptionError, did_you_mean
 from mlirtri.kernels.options import Options
 from mlirtri.lowering.core.target import Target, as_target
-from mlirtri.lowering.pipelines import WITHOUT_TVM
+from mlirtri.lowering.pipelines import WITHOUT_TVM, Pipeline
 from mlirtri.settings import PREFIX, SETTINGS, get
 
 Several = str | Sequence[str] | None
@@ -48,7 +48,10 @@ class Column:
 
 
 def columns_of(
-    pipelines: Sequence[Any], targets: Several, schedules: Several, variants: Mapping[str, Mapping[str, Any]] | None
+    pipelines: Sequence[str | Pipeline],
+    targets: Several,
+    schedules: Several,
+    variants: Mapping[str, Mapping[str, Any]] | None,
 ) -> tuple[Column, ...]:
     """Return each combination once; its name has the pipeline, and what else the comparison has several of.
 

@@ -19,7 +19,7 @@ from mlirtri.kernels.kernel import Kernel
 from mlirtri.language.arguments import is_torch, shown_type
 from mlirtri.lowering.core.target import host_cpu_digest, host_cpu_name, host_threads
 from mlirtri.lowering.core.tracebacks import public
-from mlirtri.lowering.pipelines import COMPARED_PIPELINES, WITHOUT_TVM
+from mlirtri.lowering.pipelines import COMPARED_PIPELINES, WITHOUT_TVM, Pipeline
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library
 from mlirtri.measure import libraries
 from mlirtri.measure.accuracy import accuracy
@@ -80,7 +80,7 @@ class Extras:
 def compare(
     f: object,
     *arguments: object,
-    pipelines: Sequence[object] = COMPARED_PIPELINES,
+    pipelines: Sequence[str | Pipeline] = COMPARED_PIPELINES,
     target: Several = None,
     schedule: Several = None,
     variants: Mapping[str, Mapping[str, Any]] | None = None,
@@ -90,7 +90,7 @@ def compare(
     why: bool = False,
     bisect: bool = False,
     **keywords: object,
-) -> Any:
+) -> Comparison | Comparisons:
     """Compile `f` by each pipeline, for each target, schedule and variant, and run the kernels on the arguments.
 
     `f` is a jit function, a program, a graph, a Relax module, a file of them (``"k.py::*"``, ``"net.onnx"``), or a list

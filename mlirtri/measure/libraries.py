@@ -154,6 +154,7 @@ def _by_iree(subject: Subject, values: Mapping[str, Any]) -> Call:
     if kernel.writes:
         raise KernelTypeError("IREE's functions return what they compute, and this kernel writes an argument")
     text = kernel.to_mlir("linalg", bare=True, params="inline")
+    assert isinstance(text, str)
     name = _PUBLIC.search(text)
     assert name is not None
     device = runtime.get_device("local-task" if _threads() > 1 else "local-sync")

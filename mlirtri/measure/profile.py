@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.errors import KernelError, UnknownOptionError, did_you_mean
 from mlirtri.kernels.options import Options
 from mlirtri.lowering.core.tracebacks import public
+from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.measure.columns import Column
 from mlirtri.measure.comparison import (
     NO_TIMES,
@@ -162,9 +163,10 @@ class Profiles:
 
 @public
 def profile(
-    f: object, *arguments: object, pipeline: Any = None, target: str | None = None, schedule: str | None = None,
+    f: object, *arguments: object, pipeline: str | Pipeline | None = None, target: str | None = None,
+    schedule: str | None = None,
     sort: str = "time", top: int | None = None, repeat: int | None = None, check: bool = False, **keywords: object,
-) -> Any:  # fmt: skip
+) -> Profile | Profiles:  # fmt: skip
     """Compile `f`, call it on the arguments, and return what each kernel that a call launches costs.
 
     `f` is what `compare` takes; a list, or a file of several kernels, gives `Profiles`. `sort` is one of `ORDERS`, and

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from mlirtri.errors import KernelError
-from mlirtri.lowering.pipelines import pipeline_for
+from mlirtri.lowering.pipelines import Pipeline, pipeline_for
 from mlirtri.measure.columns import Column, columns_of
 from mlirtri.measure.comparison import Extras, compared
 from mlirtri.measure.machine_limits import FOOTPRINTS, limits
@@ -19,7 +19,7 @@ _ROUNDS = 3
 
 
 def trace_of(
-    what: object, arguments: Mapping[str, object], pipelines: Sequence[object], target: str | None,
+    what: object, arguments: Mapping[str, object], pipelines: Sequence[str | Pipeline], target: str | None,
     schedule: str | None, runs: bool = True,
 ) -> Trace:  # fmt: skip
     """Return the trace of what `compare` takes, by these pipelines; with `runs` kernels are costed, too.

@@ -21,6 +21,7 @@ from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options
 from mlirtri.lowering.core.tracebacks import public
 from mlirtri.lowering.core.tuning import Budget
+from mlirtri.lowering.pipelines import Pipeline
 from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_RULE
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 from mlirtri.measure.copies import copied, restore
@@ -93,7 +94,7 @@ def tune(
     trials: int = Budget.trials,
     seconds: float = Budget.seconds,
     target: str | None = None,
-    pipeline: Any = None,
+    pipeline: str | Pipeline | None = None,
     **keywords: object,
 ) -> Tuning:
     """Search for schedules of `f` for these arguments, and put what was found beside the default.

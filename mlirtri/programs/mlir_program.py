@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler.isolation import text_of, text_of_bytecode, try_parsing
@@ -69,7 +68,7 @@ def _signless(types: Sequence[TensorType], attributes: Sequence[Mapping[str, Any
     return tuple(index for index, (of, known) in pairs if of.dtype.is_integer and DTYPE not in known)
 
 
-def from_mlir(source: str | bytes | Path | Any, *, results: object = None) -> MlirProgram:
+def from_mlir(source: object, *, results: object = None) -> MlirProgram:
     """Return the program of an MLIR module on tensors: its text, bytecode, a file of either, or an `ir.Module`.
 
     A string with one line that ends in ``.mlir`` or ``.mlirbc`` is a path. Signless integers (`i8`) take arrays of
@@ -87,7 +86,7 @@ def from_mlir(source: str | bytes | Path | Any, *, results: object = None) -> Ml
         raise
 
 
-def from_tosa(source: str | bytes | Path | Any) -> Program:
+def from_tosa(source: object) -> Program:
     """Return the program of a TOSA module: its text, bytecode, a file of either, or an `ir.Module`.
 
     Raises `ParseError` with the position that does not parse.

@@ -13,7 +13,6 @@ import re
 from binascii import unhexlify
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from mlirtri.errors import ParseError
 
@@ -27,7 +26,7 @@ _ALIGNMENT = 4
 """Bytes before the data of a blob, which say how it wants to lie in memory."""
 
 
-def contents_of(source: str | bytes | Path | Any, suffixes: Sequence[str] = (".mlir", ".mlirbc")) -> tuple[bytes, str]:
+def contents_of(source: object, suffixes: Sequence[str] = (".mlir", ".mlirbc")) -> tuple[bytes, str]:
     """Return a module's text or bytecode and the file that errors name; raises `ParseError`."""
     if isinstance(source, Path) or (isinstance(source, str) and _is_path(source, suffixes)):
         path = Path(source).absolute()

@@ -169,7 +169,7 @@ class Program:
         format: str = "text",
         params: str = "arguments",
         destinations: bool = False,
-    ) -> Any:
+    ) -> str | bytes:
         """Return a stage of pipeline `mlir` as `Kernel.to_mlir` does; raises the `KernelError` that refuses."""
         try:
             target, schedule, pipeline = resolved(Options(target="cpu", pipeline="mlir"))

@@ -41,11 +41,11 @@ class TorchGraph:
     """The nodes that call a kernel of Python's source, by name."""
 
     @property
-    def arguments(self) -> list[Any]:
+    def arguments(self) -> list[torch.fx.Node]:
         return [node for node in self.module.graph.nodes if node.op == "placeholder" and node.name not in self.bound]
 
     @property
-    def results(self) -> list[Any]:
+    def results(self) -> list[torch.fx.Node]:
         [output] = [node for node in self.module.graph.nodes if node.op == "output"]
         return list(output.args[0])
 
@@ -74,7 +74,7 @@ def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
     return module
 
 
-def span_of_node(node: Any) -> Span | None:
+def span_of_node(node: torch.fx.Node) -> Span | None:
     """Return the innermost line of the user's code that a node was traced from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     user_frames = [frame for frame in frames if not frame[0].startswith(LIBRARIES) and not _ELSEWHERE.search(frame[0])]

@@ -42,7 +42,7 @@ class KernelCall:
     checks: tuple[RuntimeCheck, ...]
 
 
-def known_size(size: Any) -> int | None:
+def known_size(size: int | torch.SymInt) -> int | None:
     """Return a static size as an int, else None; torch may keep a symbol for a size that it knows."""
     if isinstance(size, torch.SymInt):
         return int(size.node.expr) if size.node.expr.is_number else None

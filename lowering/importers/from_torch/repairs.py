@@ -13,8 +13,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from mlirtri.dialect.base.dtypes import find_dtype
+from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, scf
 from mlirtri.dialect.scalar.algebra import Scalar
@@ -96,22 +97,26 @@ def _torch(value: ir.Value, type_: ir.Type) -> ir.Value:
     return ir.Operation.create(f"torch_c.from_{source}", [type_], [value]).result
 
 
-COMPLEX_FUNCTIONS = {f"torch.aten.{name}": name for name in (
+COMPLEX_FUNCTIONS = {f"torch.aten.{name}": COMPLEX[name] for name in (
     "sqrt", "exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "sigmoid", "sin", "cos", "tan", "asin", "acos",
     "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
-)} | {"torch.aten.pow.Tensor_Tensor": "power"}  # fmt: skip
-"""Elementwise operators that have a scalar rule for complex numbers, with the rule's name."""
+)} | {"torch.aten.pow.Tensor_Tensor": COMPLEX["power"]}  # fmt: skip
+"""Scalar rules of complex numbers by elementwise operator."""
 
 
 def rewrite_complex_functions(module: ir.Module) -> None:
     """Lower elementary functions of complex numbers by the scalar rules of kernels; torch-mlir lowers none of them."""
     for operation in all_operations(module):
-        if (name := COMPLEX_FUNCTIONS.get(operation.name)) is None:
+        if (rule := COMPLEX_FUNCTIONS.get(operation.name)) is None:
             continue
         dtype = find_dtype(element_of(operation.results[0]))
         if dtype is not None and dtype.is_complex:
             with operation.location, ir.InsertionPoint(operation):
-                compute(operation, lambda *z: COMPLEX[name](*(Scalar(value, dtype) for value in z)).value)
+                compute(operation, partial(_by_scalar_rule, rule, dtype))
+
+
+def _by_scalar_rule(rule: Callable[..., Scalar], dtype: DType, *operands: ir.Value) -> ir.Value:
+    return rule(*(Scalar(operand, dtype) for operand in operands)).value
 
 
 def rewrite_operators(module: ir.Module) -> None:

@@ -46,7 +46,7 @@ LEAST_ROWS = 16
 """Rows and columns from which tiles are worth their copies, where they are known."""
 
 
-def with_product_blocks(statement: Stmt, target: Target) -> Any:
+def with_product_blocks(statement: Stmt, target: Target) -> Stmt:
     """Return a statement with its products of halves and int8 as loops over blocks.
 
     Not in loops whose bounds are in device memory: one thread runs them.

@@ -41,6 +41,7 @@ from mlirtri.lowering.tir.tiles import at_least, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     INDEPENDENT,
     Buffer,
+    Expr,
     Extent,
     IRModule,
     PrimFunc,
@@ -95,12 +96,12 @@ def _numbers(statements: Sequence[Stmt]) -> list[Stmt]:
     return [statement for statement in statements if is_number(statement)]
 
 
-def kernel_of_blocks(statement: Stmt, target: Target, guards: Sequence[Any] = ()) -> Any:
+def kernel_of_blocks(statement: Stmt, target: Target, guards: Sequence[Expr] = ()) -> Stmt:
     """Return the launch of a statement that consists of loops over blocks; it does nothing where a guard is false."""
     return _kernel(statement, [], BLOCK_THREADS, target, guards)
 
 
-def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target, guards: Sequence[Any] = ()) -> Any:
+def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target, guards: Sequence[Expr] = ()) -> Stmt:
     loops, body = split_grid(statement)
     if not loops and isinstance(statement, tirx.For) and all(_marked([statement], statement.body)):
         # Beside the tile kernels: a whole array, with a block for each index of its first axis.

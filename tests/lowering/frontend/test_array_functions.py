@@ -7,6 +7,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from combinations import in_turn
 
 import mlirtri as mt
 
@@ -79,8 +80,10 @@ def same(result, expected):
         np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-@pytest.mark.parametrize("function", [written, inserted, selected, of_bits, statistics, polynomials, numbers])
+@pytest.mark.parametrize(
+    ("function", "pipeline"),
+    in_turn([written, inserted, selected, of_bits, statistics, polynomials, numbers], ["linalg", "mlir"]),
+)
 def test_functions_of_arrays(function, pipeline):
     ours, plain = deepcopy((X, INDICES, BYTES, MASK)), deepcopy((X, INDICES, BYTES, MASK))
     same(mt.jit(function, pipeline=pipeline)(*ours), function(*plain))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from combinations import in_turn
 
 import mlirtri as mt
 
@@ -75,8 +76,7 @@ def test_counts_as_long_as_the_largest_number_says():
         most_frequent(x + 4)
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
-@pytest.mark.parametrize("function", [moved, in_order, made, masked])
+@pytest.mark.parametrize(("function", "pipeline"), in_turn([moved, in_order, made, masked], ["linalg", "mlir"]))
 def test_lengths_of_run_time(function, pipeline):
     x = np.sort(X) if function is masked else X
     found, wanted = mt.jit(function, pipeline=pipeline)(x), function(x)

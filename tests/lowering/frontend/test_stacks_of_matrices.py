@@ -56,7 +56,7 @@ def leaves(value):
     return [leaf for part in value for leaf in leaves(part)] if isinstance(value, tuple) else [value]
 
 
-@pytest.mark.parametrize("pipeline", ["linalg", pytest.param("mlir", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pipeline", [pytest.param("linalg", marks=pytest.mark.slow), "mlir"])
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [

@@ -6,6 +6,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from combinations import in_turn
 
 import mlirtri as mt
 
@@ -55,8 +56,9 @@ def same(result, expected):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("pipeline", ["linalg", "mlir", "interpreter"])
-@pytest.mark.parametrize("function", [reduced, accumulated, parts, combined])
+@pytest.mark.parametrize(
+    ("function", "pipeline"), in_turn([reduced, accumulated, parts, combined], ["linalg", "mlir", "interpreter"], of=2)
+)
 def test_methods_of_ufuncs(function, pipeline):
     arguments = FLOATS, SMALL, MASK
     ours, plain = deepcopy(arguments), deepcopy(arguments)

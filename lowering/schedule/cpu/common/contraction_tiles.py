@@ -175,6 +175,6 @@ def parallel_loop(name: str, extent: Extent, body: Callable[[Expr], Stmt], work:
     return tirx.IfThenElse(tirx.GE(work, index(PARALLEL_VECTORS)), together, fresh(alone))
 
 
-def loop_kind(work: int, target: Target) -> Any:
+def loop_kind(work: int, target: Target) -> tirx.ForKind:
     """Return the kind of a loop around `work` vector operations: parallel where that is profitable."""
     return tirx.ForKind.PARALLEL if threads_are_profitable(target, work, PARALLEL_VECTORS) else tirx.ForKind.SERIAL

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.lowering.codegen.targets import lanes_in_register
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.profitability import CALL_COST, threads_are_profitable
 from mlirtri.lowering.tir.blocks import BlockFacts
-from mlirtri.lowering.toolchain.tvm_names import Schedule
+from mlirtri.lowering.toolchain.tvm_names import Loop, Schedule
 
 ROWS_OF_A_TRANSPOSE = 64
 """Rows that a transpose does for one vector of columns, so that each cache line that it loads is used as a whole."""
@@ -22,7 +20,7 @@ def lanes_of(block: BlockFacts) -> int:
     return lanes_in_register(*(int(access.buffer.dtype.bits) for access in accesses), least_bits=32)
 
 
-def parallel_if_profitable(schedule: Schedule, loop: Any, iterations: int, target: Target) -> None:
+def parallel_if_profitable(schedule: Schedule, loop: Loop, iterations: int, target: Target) -> None:
     """Make a loop parallel unless the work of the whole nest is too small."""
     if threads_are_profitable(target, iterations):
         schedule.parallel(loop)
@@ -63,7 +61,7 @@ def _crossing_axis(block: BlockFacts) -> int | None:
     return None
 
 
-def vectorize(schedule: Schedule, loop: Any, lanes: int) -> list[Any]:
+def vectorize(schedule: Schedule, loop: Loop, lanes: int) -> list[Loop]:
     """Vectorise a loop whose extent is a multiple of `lanes`; return the loops that are left, for LLVM to vectorise."""
     extent = int(schedule.get(loop).extent)
     while lanes > 4 and extent % lanes:

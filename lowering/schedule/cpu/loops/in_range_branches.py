@@ -52,7 +52,7 @@ LARGE = 1 << 18
 _FALSE = tirx.IntImm("bool", 0)
 
 
-def with_in_range_branches(loop: Stmt, count: Expr) -> Any:
+def with_in_range_branches(loop: Stmt, count: Expr) -> Stmt | None:
     """Return a scalar loop with branches past its bounds checks; None where it checks no index that it loads."""
     if nodes_in(loop.body, tirx.For, tirx.While) or len(nodes_in(loop.body, tirx.BufferStore)) > MAX_STORES:
         return None
