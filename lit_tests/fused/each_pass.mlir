@@ -350,6 +350,34 @@ func.func @invariant(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>, %n: index) -> ten
 
 // -----
 
+// widen-in-products: a product reads bf16, in place of copies that are widened.
+#widened = affine_map<(i, j) -> (i, j)>
+// CHECK-LABEL: func.func @widened_copies
+// CHECK: linalg.matmul ins(%{{.*}}, %{{.*}} : tensor<4x8xbf16>, tensor<8x4xbf16>)
+func.func @widened_copies(%x: tensor<4x8xbf16>, %w: tensor<8x4xbf16>) -> tensor<4x4xf32> {
+  %zero = arith.constant 0.0 : f32
+  %ex = tensor.empty() : tensor<4x8xf32>
+  %wide_x = linalg.generic {indexing_maps = [#widened, #widened], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x8xbf16>) outs(%ex : tensor<4x8xf32>) {
+  ^bb0(%a: bf16, %o: f32):
+    %wide = arith.extf %a : bf16 to f32
+    linalg.yield %wide : f32
+  } -> tensor<4x8xf32>
+  %ew = tensor.empty() : tensor<8x4xf32>
+  %wide_w = linalg.generic {indexing_maps = [#widened, #widened], iterator_types = ["parallel", "parallel"]}
+      ins(%w : tensor<8x4xbf16>) outs(%ew : tensor<8x4xf32>) {
+  ^bb0(%a: bf16, %o: f32):
+    %wide = arith.extf %a : bf16 to f32
+    linalg.yield %wide : f32
+  } -> tensor<8x4xf32>
+  %e = tensor.empty() : tensor<4x4xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %y = linalg.matmul ins(%wide_x, %wide_w : tensor<4x8xf32>, tensor<8x4xf32>) outs(%zeros : tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %y : tensor<4x4xf32>
+}
+
+// -----
+
 // flatten-batches: a batch times a repeated matrix is a product whose columns stay whole.
 #repeated_matrix = affine_map<(b, k, n) -> (k, n)>
 #id_of_three = affine_map<(b, k, n) -> (b, k, n)>

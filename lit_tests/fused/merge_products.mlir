@@ -115,3 +115,44 @@ func.func @scaled_queries(
   %hk = tensor.expand_shape %k [[0, 1], [2, 3]] output_shape [1, 4, 1, 4] : tensor<4x4xf32> into tensor<1x4x1x4xf32>
   return %hq, %hk : tensor<1x4x2x4xf32>, tensor<1x4x1x4xf32>
 }
+
+// -----
+
+// Products of bf16, which are rounded before their columns are split, are rounded together.
+#id = affine_map<(i, j) -> (i, j)>
+
+// CHECK-LABEL: func.func @rounded
+// CHECK: %[[W:.*]] = tensor.concat dim(1) {{.*}} -> tensor<16x12xbf16>
+// CHECK: %[[P:.*]] = linalg.matmul ins(%{{.*}}, %[[W]] : tensor<4x16xbf16>, tensor<16x12xbf16>)
+// CHECK: %[[R:.*]] = linalg.generic {{.*}} ins(%[[P]] : tensor<4x12xf32>) outs({{.*}} : tensor<4x12xbf16>)
+// CHECK: %[[HEADS:.*]] = tensor.expand_shape %[[R]] {{.*}} into tensor<4x3x4xbf16>
+// CHECK: tensor.extract_slice %[[HEADS]][0, 0, 0] [4, 2, 4]
+// CHECK: tensor.extract_slice %[[HEADS]][0, 2, 0] [4, 1, 4]
+func.func @rounded(
+    %x: tensor<4x16xbf16>, %wq: tensor<16x8xbf16> {mlirtri.bound = "wq"}, %wk: tensor<16x4xbf16> {mlirtri.bound = "wk"})
+    -> (tensor<4x2x4xbf16>, tensor<4x1x4xbf16>) {
+  %zero = arith.constant 0.0 : f32
+  %e8 = tensor.empty() : tensor<4x8xf32>
+  %z8 = linalg.fill ins(%zero : f32) outs(%e8 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %q = linalg.matmul ins(%x, %wq : tensor<4x16xbf16>, tensor<16x8xbf16>) outs(%z8 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %b8 = tensor.empty() : tensor<4x8xbf16>
+  %rq = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%q : tensor<4x8xf32>) outs(%b8 : tensor<4x8xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %r = arith.truncf %a : f32 to bf16
+    linalg.yield %r : bf16
+  } -> tensor<4x8xbf16>
+  %hq = tensor.expand_shape %rq [[0], [1, 2]] output_shape [4, 2, 4] : tensor<4x8xbf16> into tensor<4x2x4xbf16>
+  %e4 = tensor.empty() : tensor<4x4xf32>
+  %z4 = linalg.fill ins(%zero : f32) outs(%e4 : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %k = linalg.matmul ins(%x, %wk : tensor<4x16xbf16>, tensor<16x4xbf16>) outs(%z4 : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b4 = tensor.empty() : tensor<4x4xbf16>
+  %rk = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%k : tensor<4x4xf32>) outs(%b4 : tensor<4x4xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %r = arith.truncf %a : f32 to bf16
+    linalg.yield %r : bf16
+  } -> tensor<4x4xbf16>
+  %hk = tensor.expand_shape %rk [[0], [1, 2]] output_shape [4, 1, 4] : tensor<4x4xbf16> into tensor<4x1x4xbf16>
+  return %hq, %hk : tensor<4x2x4xbf16>, tensor<4x1x4xbf16>
+}

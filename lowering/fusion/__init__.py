@@ -6,6 +6,7 @@
 - `linalg_to_fused.py`: the stage, a list of passes, with small rewrites; it calls the others in this order
 - `linalg_to_fused_upstream.py`: the stage of pipeline `upstream`, by upstream's passes alone
 - `transposed_convolutions.py`: convolutions of dilated images → dense ones
+- `widened_products.py`: products of widened copies → products of 16-bit floats
 - `channels_last.py`: convolutions between transposes
 - `hoist_invariants.py`: what no iteration changes → before the loop
 - `cheap_producers.py`: cheap operations of dynamic size, once per reader

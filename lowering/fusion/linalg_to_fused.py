@@ -20,6 +20,7 @@ from mlirtri.lowering.fusion import (
     slices_of_heads,
     spread_reshapes,
     transposed_convolutions,
+    widened_products,
 )
 from mlirtri.lowering.mlir_common import memory_spaces
 from mlirtri.lowering.mlir_common.linalg_builder import generic, loop_extents, zero
@@ -64,6 +65,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("start-transposed-from-zero", start_from_zero, module, context)
             run_rewrite("split-transposed-convolutions", transposed_convolutions.rewrite, module, context)
         run_rewrite("slice-unit-windows", slice_unit_windows, module, context)
+        run_rewrite("widen-in-products", widened_products.rewrite, module, context)
         run_rewrite("start-products-from-zero", start_from_zero, module, context)
         run_rewrite("flatten-batches", flatten_batches.rewrite, module, context)
         run_rewrite("split-before-slicing", slices_of_heads.rewrite, module, context)

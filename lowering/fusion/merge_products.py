@@ -30,6 +30,8 @@ class _Projection:
     bias: ir.Value | None
     factor: float | None
     """What the product and its bias are multiplied by, as queries are."""
+    rounded: ir.Type | None
+    """The 16-bit floats that the product is rounded to, where it has neither bias nor factor."""
     split: ir.Operation
     """The `tensor.expand_shape` that splits the columns: ``(…, heads, size)``."""
 
@@ -49,7 +51,8 @@ class _Projection:
     def form(self) -> tuple[object, ...]:
         """Return what has to be the same for products to be merged."""
         *outer, _, size = self.shape
-        return self.product.operands[0], self.is_transposed, tuple(outer), size, self.weight.type.element_type
+        kinds = self.weight.type.element_type, self.rounded
+        return self.product.operands[0], self.is_transposed, tuple(outer), size, *kinds
 
 
 def rewrite(module: ir.Module) -> None:
@@ -80,11 +83,13 @@ def _projection(product: ir.Operation, weights: set[ir.Value]) -> _Projection | 
     weight = right if moved is None else moved.operands[0]
     if weight not in weights or not is_zeros(start) or "cast" in product.attributes:
         return None
-    bias, factor, value = None, None, product.results[0]
+    bias, factor, rounded, value = None, None, None, product.results[0]
     while (user := only_user(value)) is not None:
         if user.name == "tensor.expand_shape" and _splits_columns(user):
-            return _Projection(product, weight, moved is not None, bias, factor, user)
-        if user.name == "linalg.generic" and factor is None:
+            return _Projection(product, weight, moved is not None, bias, factor, rounded, user)
+        if bias is factor is rounded is None and _rounds(user):
+            rounded = user.results[0].type.element_type
+        elif user.name == "linalg.generic" and factor is rounded is None:
             added = _added_vector(user, value, weights) if bias is None else None
             factor = _factor(user) if added is None else None
             bias = bias if added is None else added
@@ -94,6 +99,13 @@ def _projection(product: ir.Operation, weights: set[ir.Value]) -> _Projection | 
             return None
         value = user.results[0]
     return None
+
+
+def _rounds(operation: ir.Operation) -> bool:
+    """Return whether a generic rounds each element of a tensor to another type, and does nothing else."""
+    if operation.name != "linalg.generic" or _body(operation) != ["arith.truncf", "linalg.yield"]:
+        return False
+    return plain_accesses(operation) == [list(range(operation.results[0].type.rank))] * 2
 
 
 def _added_vector(add: ir.Operation, summand: ir.Value, weights: set[ir.Value]) -> ir.Value | None:
@@ -158,6 +170,8 @@ def _merge(group: Sequence[_Projection]) -> None:
     *outer, _, size = first.shape
     with first.product.location, ir.InsertionPoint(first.product):
         product = _product(group, rows, heads * size, element)
+        if first.rounded is not None:
+            product, element = _rounded_to(first.rounded, product), first.rounded
         split = ir.RankedTensorType.get([*outer, heads, size], element)
         groups = [[*range(len(outer))], [len(outer), len(outer) + 1]]
         whole = tensor.expand_shape(split, product, groups, [], list(split.shape))
@@ -200,6 +214,14 @@ def _product(group: Sequence[_Projection], rows: int, columns: int, element: ir.
     maps = [identity, *[column] * (len(operands) - 1), identity]
     [computed] = generic(operands, [empty], maps, ["parallel"] * 2, epilogue)
     return computed
+
+
+def _rounded_to(element: ir.Type, value: ir.Value) -> ir.Value:
+    identity, empty = ir.AffineMap.get_identity(value.type.rank), tensor.empty(list(value.type.shape), element)
+    [rounded] = generic(
+        [value], [empty], [identity] * 2, ["parallel"] * value.type.rank, lambda x, _: [arith.truncf(element, x)]
+    )
+    return rounded
 
 
 def _vectors(group: Sequence[_Projection], element: ir.Type) -> list[ir.Value]:

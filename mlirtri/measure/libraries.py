@@ -103,8 +103,8 @@ def _eager(subject: Subject, values: Mapping[str, Any]) -> Call:
 
 def _module(subject: Subject, values: Mapping[str, Any]) -> Call:
     assert isinstance(subject, ProgramSubject)
-    module, arguments = _torch_module(subject), list(values.values())
-    return lambda: module(*arguments)
+    module, (arguments, keywords) = _torch_module(subject), subject.structured(values)
+    return lambda: module(*arguments, **keywords)
 
 
 def _torch_module(subject: ProgramSubject) -> Any:
@@ -120,8 +120,8 @@ def _compiled_by_torch(subject: Subject, values: Mapping[str, Any]) -> Call:
 
     torch.compiler.reset()
     if isinstance(subject, ProgramSubject):
-        module, arguments = torch.compile(_torch_module(subject)), list(values.values())
-        return lambda: module(*arguments)
+        module, (arguments, keywords) = torch.compile(_torch_module(subject)), subject.structured(values)
+        return lambda: module(*arguments, **keywords)
     return plain_call(subject.function, values, torch.compile)
 
 

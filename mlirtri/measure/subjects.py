@@ -226,8 +226,13 @@ class ProgramSubject:
         return kernel
 
     def call_of(self, kernel: Kernel, values: Mapping[str, object]) -> Callable[[], Any]:
-        arguments = list(values.values())
-        return lambda: kernel(*arguments)
+        arguments, keywords = self.structured(values)
+        return lambda: kernel(*arguments, **keywords)
+
+    def structured(self, values: Mapping[str, object]) -> tuple[Sequence[object], Mapping[str, object]]:
+        """Return the arguments in order and by name: an exported torch module takes those that it was exported with."""
+        calling = getattr(self.first, "calling", None)
+        return calling.structured(list(values.values())) if calling else (list(values.values()), {})
 
 
 Subject = KernelSubject | ProgramSubject

@@ -80,6 +80,9 @@ REWRITES = {
     "flatten-batches": OwnPass(
         "mlirtri.lowering.fusion.flatten_batches", "rewrite", "products of a batch with one matrix become one product"
     ),
+    "widen-in-products": OwnPass(
+        "mlirtri.lowering.fusion.widened_products", "rewrite", "products read 16-bit floats, not widened copies"
+    ),
     "merge-products": OwnPass(
         "mlirtri.lowering.fusion.merge_products", "rewrite", "products of one matrix with several weights become one"
     ),

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from mlirtri.errors import UnknownOptionError, did_you_mean
+from mlirtri.errors import UnknownOptionError, UnsupportedOperationError, did_you_mean
 from mlirtri.lowering.importers.from_torch.decompositions.networks.layers import attention_unless_autocast
 from mlirtri.lowering.importers.from_torch.decompositions.reductions import multilabel_margin
 from mlirtri.lowering.importers.from_torch.decompositions.table import decompositions
@@ -51,6 +51,7 @@ def backend(
     Raises `KernelError`, which Dynamo shows as the cause of its own error.
     """
     from torch._dynamo.backends.common import aot_autograd
+    from torch._dynamo.exc import exceptions_allowed_to_be_fallback
 
     if mode is not None:
         raise UnknownOptionError("the backend mlirtri has no modes", help=f"it has options={{}}: {', '.join(OPTIONS)}")
@@ -62,7 +63,19 @@ def backend(
     through_aot = aot_autograd(
         fw_compiler=forward, bw_compiler=backward, inference_compiler=forward, decompositions=decompositions()
     )
-    return through_aot(graph, inputs)
+    tracing = torch._guards.TracingContext.try_get()
+    if tracing is not None and tracing.fake_mode is not None:
+        # Loops over the rows of a mixture of experts read single elements. Dynamo has broken the graph at the user's.
+        tracing.fake_mode.allow_scalar_outputs = True
+    try:
+        return through_aot(graph, inputs)
+    except exceptions_allowed_to_be_fallback as error:
+        # Dynamo would run the graph's operators eagerly, with a line in torch's log only.
+        raise UnsupportedOperationError(f"the backend mlirtri cannot compile {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def compiled(

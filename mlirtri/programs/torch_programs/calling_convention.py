@@ -151,6 +151,12 @@ class Calling:
         self.sizes.check(name, self.inputs, leaves)
         return leaves
 
+    def structured(self, tensors: Sequence[object]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return arguments in order and by name, as the module was exported for, of the tensors in them in order."""
+        given = iter(tensors)
+        leaves = [leaf.value if leaf.is_constant else next(given) for leaf in self.inputs]
+        return pytree.tree_unflatten(leaves, self.arguments)
+
     def takes(self, name: str) -> bool:
         """Return whether the module has a parameter of this name."""
         return name in self.names or name in self.arguments.children()[1].context

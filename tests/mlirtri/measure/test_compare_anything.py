@@ -141,6 +141,17 @@ def test_a_module_that_writes_a_buffer_has_it_as_before_in_each_call():
     assert module.calls.item() == 0
 
 
+class Scaled(torch.nn.Module):
+    def forward(self, pair, factor):
+        return (pair[0] + pair[1]) * factor
+
+
+def test_a_module_that_was_exported_by_names_takes_its_arguments_by_names():
+    arguments = {"pair": (torch.ones(3), torch.ones(3)), "factor": 2}
+    found = mt.compare(mt.from_torch(Scaled(), (), arguments), pipelines=("mlir",), repeat=1)
+    assert [(row.refusal, row.max_error) for row in found.rows] == [(None, 0), (None, 0)]
+
+
 def test_a_graph_of_kernels():
     with mt.graph("twice") as graph:
         graph.returns(total(graph.argument("a", mt.Tensor((4,), mt.float32)), 3))

@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from mlirtri.errors import ProgramAssertionError
+from mlirtri.programs.torch_programs import backend
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -105,6 +107,15 @@ def test_refusals_reach_the_caller():
         torch.compile(torch.poisson, backend="mlirtri")(torch.rand(3))
     with pytest.raises(BackendCompilerFailed, match=r"unknown option 'pipelines'\s+help: did you mean 'pipeline'"):
         torch.compile(torch.exp, backend="mlirtri", options={"pipelines": "mlir"})(torch.randn(3))
+
+
+def test_what_dynamo_would_run_eagerly_is_refused(monkeypatch):
+    def refused(x):
+        raise DataDependentOutputException(torch.ops.aten._local_scalar_dense.default)
+
+    monkeypatch.setattr(backend, "decompositions", lambda: {torch.ops.aten.sin.default: refused})
+    with pytest.raises(BackendCompilerFailed, match=r"cannot compile aten\._local_scalar_dense"):
+        torch.compile(torch.sin, backend="mlirtri")(torch.randn(3))
 
 
 def with_constants(x):

@@ -32,6 +32,15 @@ def test_each_row_is_multiplied_with_the_matrix_of_its_group(pipeline):
         torch.testing.assert_close(kernel(rows, last).bfloat16(), wanted, **within(wanted.dtype, 16))
 
 
+def test_a_mixture_of_experts_is_one_graph_of_dynamo():
+    torch._dynamo.reset()
+    module, rows, ends = Grouped(), torch.randn(11, 16), torch.tensor([3, 3, 7, 11], dtype=torch.int32)
+    compiled = torch.compile(module, backend="mlirtri", fullgraph=True, options={"pipeline": "mlir"})
+    with torch.no_grad():
+        wanted = module(rows, ends)
+        torch.testing.assert_close(compiled(rows, ends), wanted, **within(torch.bfloat16, 16))
+
+
 class Ordered(nn.Module):
     """A view of attention's result that its order in memory allows in eager."""
 
