@@ -17,6 +17,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     Node,
     PrimFunc,
     SBlock,
+    Stmt,
     TensorLoad,
     Var,
     ir,
@@ -169,6 +170,20 @@ def _map_values(value: Expr, change: Callable[[Any], Any]) -> Any:
     if _name(value) == "if_then_else":
         return tirx.if_then_else(value.args[0], change(value.args[1]), change(value.args[2]))
     return None
+
+
+def with_plain_bits(statement: Stmt) -> Stmt:
+    """Return a statement without reinterpretations of a bf16's bits that were reinterpreted, or of a bf16 constant."""
+
+    def call(node: Any) -> Any:
+        if not _is_reinterpret(node, HALF, BITS):
+            return node
+        inner = node.args[0]
+        if _is_reinterpret(inner, BITS, HALF):
+            return inner.args[0]
+        return bits_of(inner) if isinstance(inner, tirx.FloatImm) else node
+
+    return structural_map(statement, (ir.Call, call), order="post")
 
 
 def _half(bits: Any) -> Any:

@@ -14,6 +14,7 @@ from numpy_kernel_checks import check
 from numpy_kernels import KERNELS
 
 import mlirtri as mt
+import mlirtri.tile as T
 from mlirtri.lowering.toolchain.tvm_names import tvm
 
 
@@ -98,6 +99,27 @@ def test_products_that_fill_a_device(function, dtype):
     expected = function(a.double(), b.double())
     error = (mt.jit(function, target=target())(a, b).double() - expected).abs().max() / expected.abs().max()
     assert float(error) <= torch.finfo(a.dtype).eps
+
+
+def tile_product(a, b, c):
+    with T.Kernel(T.ceildiv(b.shape[1], 128), T.ceildiv(a.shape[0], 128), threads=128) as (bx, by):
+        left, right = T.alloc_shared((128, 32), a.dtype), T.alloc_shared((32, 128), b.dtype)
+        sums = T.alloc_fragment((128, 128), "float32")
+        T.clear(sums)
+        for k in T.Pipelined(T.ceildiv(a.shape[1], 32), num_stages=3):
+            T.copy(a[by * 128, k * 32], left)
+            T.copy(b[k * 32, bx * 128], right)
+            T.gemm(left, right, sums)
+        T.copy(sums, c[by * 128, bx * 128])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_products_of_tiles(dtype):
+    a, b = (torch.randn(size, device="cuda").to(getattr(torch, dtype)) for size in ((500, 300), (300, 700)))
+    c = torch.empty(500, 700, dtype=a.dtype, device="cuda")
+    mt.jit(tile_product, target=target())(a, b, c)
+    expected = a.double() @ b.double()
+    assert float((c.double() - expected).abs().max() / expected.abs().max()) <= torch.finfo(a.dtype).eps
 
 
 def test_kernels_run_in_the_current_stream():

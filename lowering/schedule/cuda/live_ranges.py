@@ -24,7 +24,16 @@ from mlirtri.lowering.schedule.imperative.interchange import with_parts
 from mlirtri.lowering.schedule.imperative.perfect_nests import Nest, nest_of
 from mlirtri.lowering.tir.statements import depends_on, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Node, Stmt, TensorLoad, structural_map, structural_walk, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
+    Node,
+    Stmt,
+    TensorLoad,
+    structural_equal,
+    structural_map,
+    structural_walk,
+    tirx,
+)
 
 
 def with_separate_buffers(statement: Stmt) -> Stmt:
@@ -42,18 +51,21 @@ def with_separate_buffers(statement: Stmt) -> Stmt:
 def with_casts_at_use(statement: Stmt) -> Stmt:
     """Return a block's statement whose tiles that only hold an argument in a wider dtype are cast where they are read.
 
-    MLIR casts once what a loop reads in each iteration; tensor cores take the narrow elements.
+    MLIR casts once what a loop reads in each iteration; tensor cores take the narrow elements. A tile that only holds
+    another one in another dtype for the next statement, which writes it to memory, is cast there, too.
     """
     stored = Counter(store.buffer for store in nodes_in(statement, tirx.BufferStore))
+    loaded = Counter(load.source for load in loads_in(statement))
     values: dict[Any, Nest] = {}
 
     def note(node: Node) -> None:
         allocated = [child.buffer for child in node.seq if isinstance(child, tirx.AllocBuffer)]
-        for child in node.seq:
+        for child, following in zip(node.seq, [*node.seq[1:], None], strict=True):
             nest = nest_of(child) if isinstance(child, tirx.For) else None
             if nest is None or not any(nest.store.buffer.same_as(each) for each in allocated):
                 continue
-            if stored[nest.store.buffer] == 1 and nest.reaches_all() and _is_cast_of_argument(nest, stored):
+            is_cast = _is_cast_of_argument(nest, stored) or _is_cast_for_next(nest, following, loaded)
+            if stored[nest.store.buffer] == 1 and nest.reaches_all() and is_cast:
                 values[nest.store.buffer] = nest
 
     structural_walk(statement, (tirx.SeqStmt, note))
@@ -63,7 +75,7 @@ def with_casts_at_use(statement: Stmt) -> Stmt:
         if nest is None:
             return node
         pairs = zip(nest.store.indices, node.indices, strict=True)
-        return replaced(nest.store.value, {at: value for at, value in pairs if isinstance(at, tirx.Var)})
+        return replaced(_value(nest), {at: value for at, value in pairs if isinstance(at, tirx.Var)})
 
     return structural_map(_without(statement, values), (TensorLoad, load), order="post") if values else statement
 
@@ -91,6 +103,33 @@ def _is_cast_of_argument(nest: Nest, stored: Mapping[Any, int]) -> bool:
     _, element = unguarded(value.value)
     is_load = isinstance(element, TensorLoad) and not any(map(loads_in, element.indices))
     return is_load and element.source not in stored and str(element.source.dtype) in NARROW
+
+
+def _is_cast_for_next(nest: Nest, following: Any, loaded: Mapping[Any, int]) -> bool:
+    """Return whether a nest converts a tile for the next statement alone, which reads each of its elements once."""
+    target, loads = nest.store.buffer, loads_in(_value(nest))
+    after = nest_of(following) if isinstance(following, tirx.For) else None
+    sources = {load.source for load in loads}
+    if after is None or after.names or len(sources) != 1 or loaded[target] != 1:
+        return False
+    [source] = sources
+    is_converted = str(source.dtype) != str(target.dtype) and not after.store.buffer.same_as(source)
+    is_in_place = all(all(map(structural_equal, load.indices, nest.store.indices)) for load in loads)
+    reads = [load for load in loads_in(after.store.value) if load.source.same_as(target)]
+    return is_converted and is_in_place and len(reads) == 1 and len(after.axes) == len(nest.axes)
+
+
+def _value(nest: Nest) -> Any:
+    """Return the value that a nest stores, with the values of its names in their places."""
+    named: dict[Any, Any] = {}
+
+    def with_names(value: Any) -> Any:
+        rule = (TensorLoad, lambda node: named.get(node.source, node))
+        return structural_map(value, rule, order="post") if named else value
+
+    for name in nest.names:
+        named[name.buffer] = with_names(name.value)
+    return with_names(nest.store.value)
 
 
 def _separate(statements: Sequence[Any], buffer: Buffer) -> list[Any]:

@@ -106,10 +106,8 @@ class Operand:
     @property
     def _guarded_load(self) -> tuple[list[Any], Any]:
         """Return the load that the element is where conditions hold, else 0, and these; None for a computed one."""
-        element = self.element
-        if isinstance(element, ir.Call) and str(element.op.name).endswith("reinterpret"):
-            element = element.args[0]
-        conditions, element = unguarded(element)
+        conditions, element = unguarded(_without_bits(self.element))
+        element = _without_bits(element)
         return conditions, element if isinstance(element, TensorLoad) and len(element.indices) else None
 
     @property
@@ -187,6 +185,12 @@ class Operand:
         # One in another has no name in TVM's source.
         bare = self.element.args[0] if _is_reinterpret(self.element, "uint8") else self.element
         return bare if str(bare.ty.dtype) == other else tirx.reinterpret(other, bare)
+
+
+def _without_bits(element: Expr) -> Any:
+    """Return what an element reinterprets; any other element itself."""
+    is_bits = isinstance(element, ir.Call) and str(element.op.name).endswith("reinterpret")
+    return element.args[0] if is_bits else element
 
 
 def _start(position: Expr, variable: Var) -> Linear | None:

@@ -16,12 +16,26 @@ from typing import Any
 from mlirtri.lowering.core.stage import STAGES
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
-from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, FIRST_ARCHITECTURE, MULTIPLICATIONS, ROWS
+from mlirtri.lowering.schedule.cuda.instructions import (
+    COLUMNS,
+    FIRST_ARCHITECTURE,
+    MULTIPLICATIONS,
+    ROWS,
+    Multiplication,
+)
 from mlirtri.lowering.schedule.cuda.operands import narrow
 from mlirtri.lowering.schedule.cuda.phases import WARP
 from mlirtri.lowering.schedule.cuda.register_tiles import ACROSS, DOWN, FLOATS, VECTOR, RegisterTileKernel
 from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
 from mlirtri.lowering.schedule.cuda.tile_statements import NUMBER, Finished
+from mlirtri.lowering.schedule.cuda.warpgroup_kernel import (
+    DEPTH,
+    EIGHT_LINES,
+    GROUP,
+    OPERANDS,
+    WIDTHS,
+    WarpgroupKernel,
+)
 from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
 from mlirtri.lowering.schedule.imperative.interchange import with_parts
 from mlirtri.lowering.schedule.imperative.summed_products import with_sum_inside
@@ -34,6 +48,8 @@ from mlirtri.lowering.toolchain.tvm_names import LOCATION, Expr, Stmt, ir, struc
 
 LEAST_STAGES, MOST_STAGES = 2, 4
 """Steps of a sum whose copies are in shared memory at once."""
+LEAST_GROUP_STAGES = 4
+"""Of products of warpgroups, which read the tiles of two steps at once."""
 MOST_SUMS = 128
 """Sums in the registers of a thread."""
 
@@ -44,27 +60,33 @@ class BlockBody:
 
     statement: Any
     products: tuple[Finished, ...]
+    has_groups: bool = False
+    """Whether a product is by instructions of warpgroups."""
 
 
 def with_tensor_cores(
-    statement: Stmt, thread: Expr, threads: int, target: Target, scope: str, fragments: Fragments
-) -> BlockBody:
+    statement: Stmt, thread: Expr, threads: int, target: Target, scope: str, fragments: Fragments,
+    has_groups: bool = False,
+) -> BlockBody:  # fmt: skip
     """Return a block's statement with its products of halves and int8 on tensor cores.
 
-    `scope` is that of the copies of their operands, ``shared`` or ``shared.dyn``; `fragments` are in registers.
+    `scope` is that of the copies of their operands, ``shared`` or ``shared.dyn``; `fragments` are in registers. With
+    `has_groups` products of what is in global memory are by instructions of warpgroups.
     """
     if int(re.sub(r"\D", "", target.architecture)) < FIRST_ARCHITECTURE:
         return BlockBody(statement, ())
     tiles = {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)}
     stages = [int(loop.annotations[STAGES]) for loop in nodes_in(statement, tirx.For) if STAGES in loop.annotations]
     steps = min(max([LEAST_STAGES, *stages]), MOST_STAGES)
-    first = _Writer(thread, threads, scope, tiles, steps, fragments)
+    first = _Writer(thread, threads, scope, tiles, steps, fragments, has_groups)
     first.visit(statement)
     # One product at a time: they share the memory of the largest.
-    copies = {dtype: buffer("tiles", [size], dtype, scope) for dtype, size in first.sizes.items()}
-    writer = _Writer(thread, threads, scope, tiles, steps, fragments, copies)
+    alignment = EIGHT_LINES if has_groups else None
+    copies = {dtype: buffer("tiles", [size], dtype, scope, alignment) for dtype, size in first.sizes.items()}
+    writer = _Writer(thread, threads, scope, tiles, steps, fragments, has_groups, copies)
     written = writer.visit(statement)
-    return BlockBody(sequence(*map(tirx.AllocBuffer, copies.values()), written), tuple(writer.finished))
+    allocated = sequence(*map(tirx.AllocBuffer, copies.values()), written)
+    return BlockBody(allocated, tuple(writer.finished), writer.found_groups)
 
 
 @dataclass
@@ -76,11 +98,13 @@ class _Writer:
     """Buffers of the block, which are in shared memory."""
     stages: int
     fragments: Fragments
+    has_groups: bool
     copies: dict[str, Any] = field(default_factory=dict)
     """Shared memory for copies of operands, by dtype."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Elements that the products need there."""
     finished: list[Finished] = field(default_factory=list)
+    found_groups: bool = False
 
     def visit(self, statement: Stmt) -> Any:
         if isinstance(statement, tirx.For):
@@ -119,9 +143,28 @@ class _Writer:
             return None
         (left, left_element), (right, right_element) = factors[0], factors[1]
         kind, tile = MULTIPLICATIONS.get((left, right)), self._tile(contraction, ROWS, 2 * COLUMNS)
+        if kind is not None and self._is_of_groups(contraction, kind, left_element, right_element):
+            self.found_groups = True
+            of_groups = BlockTile(
+                size_of(contraction.rows), size_of(contraction.columns), self.threads // WARP, 1,
+                max(self.stages, LEAST_GROUP_STAGES), DEPTH,
+            )  # fmt: skip
+            return BlockGroupProduct(
+                contraction, left_element, right_element, kind, of_groups, self.fragments.registers
+            )
         if kind is None or kind.sums != contraction.dtype or tile is None:
             return None
         return BlockProduct(contraction, left_element, right_element, kind, tile, self.fragments.registers)
+
+    def _is_of_groups(self, contraction: Contraction, kind: Multiplication, left: Any, right: Any) -> bool:
+        """Return whether a product is one of warpgroups: of operands in global memory, and of more than one step."""
+        if not self.has_groups or kind.dtype not in OPERANDS or kind.sums != contraction.dtype:
+            return False
+        rows, columns, length = (size_of(axes) for axes in (contraction.rows, contraction.columns, contraction.reduced))
+        is_tile = isinstance(rows, int) and columns in WIDTHS and self.threads % (GROUP * WARP) == 0
+        is_long = not isinstance(length, int) or length > DEPTH * kind.depth
+        is_even = is_tile and rows % (self.threads // WARP * ROWS) == 0 and rows * columns <= MOST_SUMS * self.threads
+        return is_even and is_long and self._is_global(left) and self._is_global(right)
 
     def _of_floats(self, contraction: Contraction) -> _InBlock | None:
         factors, tile = (contraction.left, contraction.right), self._tile(contraction, VECTOR * DOWN, VECTOR * ACROSS)
@@ -198,8 +241,9 @@ class _InBlock(TensorCoreKernel):
             tirx.Bind(self.warp, tirx.floordiv(thread, index(WARP))),
             *(tirx.AllocBuffer(memory) for memory in (self.sums, *self.operand_registers)),
             for_loop("at", int(self.sums.shape[0]), self._clear, tirx.ForKind.UNROLLED),
-            *(self._start_copies(index(step), step) for step in range(self.tile.stages - 1)),
+            *(self._start_copies(index(step), step) for step in range(self._ahead)),
             for_loop("step", self.steps, self._step),
+            *self._finish(),
             self._epilogue(),
         )
 
@@ -209,6 +253,10 @@ class _InBlock(TensorCoreKernel):
 
 class BlockProduct(_InBlock):
     """A product on tensor cores in a block."""
+
+
+class BlockGroupProduct(_InBlock, WarpgroupKernel):
+    """A product by instructions of warpgroups in a block."""
 
 
 class BlockFloatProduct(_InBlock, RegisterTileKernel):

@@ -30,11 +30,13 @@ from mlirtri.lowering.schedule.cuda.live_ranges import with_casts_at_use, with_s
 from mlirtri.lowering.schedule.cuda.phases import WARP
 from mlirtri.lowering.schedule.cuda.tile_products import BlockBody, with_tensor_cores
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
+from mlirtri.lowering.schedule.cuda.warpgroup_kernel import ARCHITECTURE_OF_GROUPS
 from mlirtri.lowering.schedule.cuda.whole_copies import with_sizes_at_use, with_whole_copies
 from mlirtri.lowering.schedule.imperative.accesses import is_scalar
 from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
 from mlirtri.lowering.schedule.imperative.interchange import prepare
 from mlirtri.lowering.tir.arithmetic import reads_memory
+from mlirtri.lowering.tir.bfloat16_storage import with_plain_bits
 from mlirtri.lowering.tir.linear_forms import range_of
 from mlirtri.lowering.tir.statements import index, location_of, nodes_in, sequence, split_grid, with_body
 from mlirtri.lowering.tir.tiles import at_least, sized
@@ -114,7 +116,7 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target, g
         raise UnsupportedOperationError(
             "the grid of a tile kernel on CUDA has one to three numbers, which sizes and compile-time values give"
         )
-    body = with_casts_at_use(with_whole_copies(with_separate_buffers(with_sizes_at_use(body))))
+    body = with_casts_at_use(with_whole_copies(with_separate_buffers(with_sizes_at_use(with_plain_bits(body)))))
     thread = tirx.Var("thread", "int64")
     mapped = _block(body, numbers, _Block(thread, threads, target, tuple(blocks), tuple(others)))
     for guard in reversed(guards):
@@ -155,12 +157,17 @@ def _block(body: Stmt, numbers: Sequence[Any], block: _Block) -> Any:
     ranges = tuple(range_of(loop, {}) for loop in (*block.blocks, *block.others))
     mapped: Any = None
     limits, conflicts = shared_limits(target), []
-    for scope, limit in limits.items():
-        known = with_tensor_cores(body, thread, threads, target, scope, Fragments())
+    ways = [(scope, limit, False) for scope, limit in limits.items()]
+    if target.architecture == ARCHITECTURE_OF_GROUPS:
+        ways.insert(0, ("shared.dyn", limits["shared.dyn"], True))
+    for scope, limit, has_groups in ways:
+        known = with_tensor_cores(body, thread, threads, target, scope, Fragments(), has_groups)
+        if has_groups and not known.has_groups:
+            continue
         inner = prepare(known.statement, ranges)
         fragments, conflicts = _fragments(inner, known, threads)
         if fragments.layouts:
-            known = with_tensor_cores(body, thread, threads, target, scope, fragments)
+            known = with_tensor_cores(body, thread, threads, target, scope, fragments, has_groups)
             inner = prepare(known.statement, ranges)
         for loop in reversed(block.others):
             inner = with_body(loop, inner)

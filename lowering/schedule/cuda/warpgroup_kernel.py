@@ -8,6 +8,7 @@ banks. (PTX ISA, Asynchronous Warpgroup Level Matrix Instructions.)
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlirtri.lowering.schedule.cuda.instructions import (
@@ -28,13 +29,17 @@ ARCHITECTURE_OF_GROUPS = "sm_90a"
 """The only one with these instructions; ``sm_90`` is the same device without what later ones lack."""
 GROUP = 4
 """Warps of a warpgroup."""
+WIDTHS = (64, 128, 256)
+"""Columns of a tile."""
+DEPTH = 4
+"""Instructions along the sum in each step: 64 elements are a line."""
 GROUP_TILES = (
-    BlockTile(128, 256, 8, 1, stages=4, k_instructions=4),
-    BlockTile(128, 128, 8, 1, stages=4, k_instructions=4),
-    BlockTile(64, 128, 4, 1, stages=4, k_instructions=4),
-    BlockTile(64, 64, 4, 1, stages=4, k_instructions=4),
+    BlockTile(128, 256, 8, 1, stages=4, k_instructions=DEPTH),
+    BlockTile(128, 128, 8, 1, stages=4, k_instructions=DEPTH),
+    BlockTile(64, 128, 4, 1, stages=4, k_instructions=DEPTH),
+    BlockTile(64, 64, 4, 1, stages=4, k_instructions=DEPTH),
 )
-"""Tiles from the fewest reads per operation to the most blocks; 64 elements along the sum are a line."""
+"""Tiles from the fewest reads per operation to the most blocks."""
 OPERANDS = {"float16": "f16", "bfloat16": "bf16"}
 """PTX's names of the dtypes that these instructions take in any layout."""
 LINE, CHUNK = 64, 8
@@ -79,8 +84,12 @@ def _await_all(count: int, sums: Any) -> Stmt:
     return call(name, text, sums)
 
 
+@dataclass(frozen=True)
 class SwizzledOperand(Operand):
     """An operand whose tile is made of columns of lines of 128 bytes, swizzled."""
+
+    instructions: int = 1
+    """Instructions of a warpgroup along the kept axis: neighbours there are one warp's, 16 of each instruction."""
 
     @property
     def elements(self) -> int:
@@ -88,12 +97,23 @@ class SwizzledOperand(Operand):
 
     def place(self, line: Any, column: Any) -> Any:
         """Return where an element of the tile is; `column` is a multiple of what is copied at once."""
+        line, column = (self._kept(line), column) if self.is_along else (line, self._kept(column))
         group, within = tirx.floordiv(column, index(LINE)), tirx.floormod(column, index(LINE))
         chunk, rest = tirx.floordiv(within, index(CHUNK)), tirx.floormod(within, index(CHUNK))
         narrow = [tirx.Cast("int32", each) for each in (chunk, tirx.floormod(line, index(CHUNK)))]
         # TVM knows no bounds of an exclusive or, and would compute the whole place in 64 bits.
         chunk = tirx.Cast("int64", tirx.floormod(tirx.bitwise_xor(*narrow), tirx.IntImm("int32", CHUNK)))
         return (group * index(self.lines) + line) * index(LINE) + chunk * index(CHUNK) + rest
+
+    def _kept(self, position: Any) -> Any:
+        """Return where a position of the kept axis is, in the order of instructions."""
+        count = self.instructions
+        if count == 1:
+            return position
+        group, within = tirx.floordiv(position, index(GROUP * ROWS * count)), tirx.floordiv(position, index(ROWS))
+        warp, instruction = tirx.floordiv(within, index(count)), tirx.floormod(within, index(count))
+        part = (group * index(count) + instruction) * index(GROUP) + tirx.floormod(warp, index(GROUP))
+        return part * index(ROWS) + tirx.floormod(position, index(ROWS))
 
     def start(self, first: Any, along: int) -> Any:
         """Return where the part of a tile begins that has `first` of the kept axis, `along` of the sum; in elements."""
@@ -109,12 +129,13 @@ class SwizzledOperand(Operand):
 
 
 class WarpgroupKernel(TensorCoreKernel):
-    """The statements of a product by instructions of warpgroups, each of which has 64 rows of a block's tile."""
+    """The statements of a product by instructions of warpgroups, which divide the rows of a block's tile."""
 
     operand_type = SwizzledOperand
     alignment = EIGHT_LINES
 
     def _registers(self) -> list[Any]:
+        self.left = replace(self.left, instructions=self.instructions_down)
         return []
 
     @property
@@ -131,21 +152,27 @@ class WarpgroupKernel(TensorCoreKernel):
             _instruction("show_tiles", "fence.proxy.async.shared::cta"),
             barrier(),
             _instruction("order_sums", "wgmma.fence.sync.aligned"),
-            *(self._multiply(slot, part) for part in range(self.tile.k_instructions)),
+            *(
+                self._multiply_rows(slot, part, number)
+                for part in range(self.tile.k_instructions)
+                for number in range(self.instructions_down)
+            ),
             _instruction("commit_products", "wgmma.commit_group.sync.aligned"),
             self._start_copies(step + index(self._ahead)),
             _instruction("await_products_but_1", "wgmma.wait_group.sync.aligned 1"),
         )
 
-    def _multiply(self, slot: Any, part: int) -> Any:
-        group = tirx.floordiv(self.warp, index(GROUP))
+    def _multiply_rows(self, slot: Any, part: int, number: int) -> Any:
+        """Return instruction `number` of a warpgroup, of those for one depth of this step."""
+        group = tirx.floordiv(self.warp, index(GROUP)) * index(self.instructions_down) + index(number)
         operands, firsts = (self.left, self.right), (group * index(GROUP * ROWS), index(0))
         tiles: list[Any] = []
         for side, (operand, first) in enumerate(zip(operands, firsts, strict=True)):
             start = self._tile_offset(slot, side) + operand.start(first, part * self.kind.depth)
             tiles += [address(self.tiles, start, CHUNK), tirx.IntImm("int32", operand.leading)]
         across = not self.left.is_along, not self.right.is_along
-        sums = address(self.sums, index(0), int(self.sums.shape[0]))
+        count = self.tile.columns // 2
+        sums = address(self.sums, index(number * count), count)
         return _multiply(self.kind, self.tile.columns, across, sums, tiles)
 
     def _finish(self) -> list[Stmt]:

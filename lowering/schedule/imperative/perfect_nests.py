@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.tir.bfloat16_storage import HALF
+from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF
 from mlirtri.lowering.tir.contraction import Axis
 from mlirtri.lowering.tir.linear_forms import linear
 from mlirtri.lowering.tir.product_recognition import Product
@@ -125,7 +125,7 @@ def reading(store: Stmt, buffer: Buffer, value: Expr) -> Stmt:
 def is_copy(nest: Nest, widens: bool = False) -> bool:
     """Return whether a nest copies, converts or scales elements.
 
-    With `widens` also bf16 to fp32 by its bits, and elements that are 0 where a condition fails.
+    With `widens` also bf16 to its bits and to fp32 by them, and elements that are 0 where a condition fails.
     """
     value = _guarded(nest.store.value) if widens else nest.store.value
     if nest.names or not (is_scaled(value) or (widens and _is_widened(value))):
@@ -140,11 +140,14 @@ def _guarded(value: Expr) -> Any:
 
 
 def _is_widened(value: Expr) -> bool:
-    """Return whether a value is a bf16 element whose bits are shifted to those of fp32."""
+    """Return whether a value is a bf16 element's bits, or these shifted to those of fp32."""
     loads, calls = loads_in(value), nodes_in(value, ir.Call)
     names = [str(getattr(call.op, "name", "")).rsplit(".", 1)[-1] for call in calls]
     is_shifted = len(nodes_in(value, tirx.LShift)) == 1 or "shift_left" in names
-    return is_shifted and len(loads) == 1 and str(loads[0].source.dtype) == HALF and set(names) <= WIDENING
+    if len(loads) != 1 or not set(names) <= WIDENING:
+        return False
+    dtype, result = str(loads[0].source.dtype), str(value.ty.dtype)
+    return dtype in (HALF, BITS) and result == "float32" if is_shifted else (dtype, result) == (HALF, BITS)
 
 
 def contains_let(node: Node) -> bool:

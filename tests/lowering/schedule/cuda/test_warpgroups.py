@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import mlirtri as mt
+import mlirtri.tile as T
 from mlirtri.errors import DeviceCheckError
 from mlirtri.lowering.schedule.cuda import matmul
 from mlirtri.lowering.toolchain.nvcc import run_nvcc
@@ -108,3 +109,38 @@ def test_nvcc_keeps_the_sums_in_registers():
     assert launch.resources("sm_90a").spill_bytes == 0
     # What a call loads: nvcc 13.0 makes PTX of an architecture without these instructions beside the machine code.
     assert run_nvcc(kernel.ir["cuda"], "sm_90a", "-fatbin")
+
+
+def tile_product(a, b, c, BM=64, BN=64, threads=128):
+    with T.Kernel(T.ceildiv(b.shape[1], BN), T.ceildiv(a.shape[0], BM), threads=threads) as (bx, by):
+        left, right = T.alloc_shared((BM, 32), a.dtype), T.alloc_shared((32, BN), b.dtype)
+        sums = T.alloc_fragment((BM, BN), "float32")
+        T.clear(sums)
+        for k in T.Pipelined(T.ceildiv(a.shape[1], 32), num_stages=3):
+            T.copy(a[by * BM, k * 32], left)
+            T.copy(b[k * 32, bx * BN], right)
+            T.gemm(left, right, sums)
+        T.copy(sums, c[by * BM, bx * BN])
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("dtype", "blocks", "instructions"),
+    [(torch.bfloat16, (64, 64, 128), 4), (torch.float16, (128, 64, 128), 8)],
+    ids=["one instruction", "two instructions a warpgroup"],
+)
+def test_products_of_tiles(dtype, blocks, instructions):
+    a, b, c = torch.randn(100, 200).to(dtype), torch.randn(200, 70).to(dtype), torch.zeros(100, 70, dtype=dtype)
+    constants = dict(zip(("BM", "BN", "threads"), blocks, strict=True))
+    kernel = mt.jit(tile_product).compile(a, b, c, **constants, target=TARGET)
+    source = kernel.ir["cuda"]
+    assert len(re.findall(r"^ +mlirtri_group_multiply", source, re.MULTILINE)) == instructions
+    # The sums go to memory from registers: shared memory has the tiles of four steps.
+    steps, dtype_bytes = 4, 2
+    assert kernel.stats["launches"][0].shared_bytes == steps * (blocks[0] + blocks[1]) * 64 * dtype_bytes
+    kernel(a, b, c)
+    expected = a.double() @ b.double()
+    assert float((c.double() - expected).abs().max()) <= torch.finfo(dtype).eps * float(expected.abs().max())
+    of_ampere = mt.jit(tile_product).compile(a, b, c, **constants, target="cuda:sm_80").ir["cuda"]
+    assert "mma.sync" in of_ampere
+    assert "cp.async" in of_ampere
