@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from mlirtri.errors import DeviceError
 from mlirtri.lowering.core.launch_figures import LaunchFigures
 from mlirtri.lowering.core.stage import Tensors
 from mlirtri.lowering.runtime.launch_plan import Plan
+from mlirtri.lowering.runtime.launches import Launches, launches_of_tensors
 from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
 
@@ -62,6 +64,10 @@ class CudaExecutable:
         return CudaExecutable(
             self.plan, self.kernels, source, self.make_module, self.architecture, self.host, self.make_figures
         )
+
+    def launches(self, inputs: int, outputs: int) -> Launches:
+        """Return what a call does, for calls that are written as Python."""
+        return replace(launches_of_tensors(self.launch, inputs, outputs), prepared=lambda tensor: tensor)
 
     def launch(self, inputs: Tensors, outputs: Tensors) -> None:
         """Run on CUDA tensors, in the current stream; raises `DeviceError` if TVM has no CUDA runtime."""

@@ -40,6 +40,8 @@ class Variant:
         )
         if self.gives_tensors and self.tensor_class is None:
             raise Impossible
+        if callee.device != "cpu":
+            self._refuse_all_but_plain_tensors()
         self.result_class: Any = self.tensor_class if self.gives_tensors else np.ndarray
         self.is_checked = bool(callee.updates) or not self.launches.checks or self.launches.takes_tensors
         """Whether the call checks all types itself, as launches that have written something cannot be repeated."""
@@ -54,6 +56,13 @@ class Variant:
         self._launch()
         self._end()
         self.body = self._body()
+
+    def _refuse_all_but_plain_tensors(self) -> None:
+        """Raise `Impossible` for what the general call copies to a device, views in another dtype, or writes into."""
+        types = [*self.types, *self.interface.leaves]
+        has_others = any(kind is not self.tensor_class for kind in self.kinds)
+        if has_others or self.out is not None or any(self.callee.compiled(each.dtype) is not None for each in types):
+            raise Impossible
 
     def _body(self) -> list[str]:
         memory = self.memory
@@ -205,7 +214,7 @@ class Variant:
         )
         has_views = any(self.callee.compiled(type_.dtype) is not None for type_ in tensors.values())
         views = [name.startswith("a") and int(name[1:]) in self.in_place_views for name in tensors]
-        guards, guard = guard_of([*tensors.values()], is_checked or has_views, views)
+        guards, guard = guard_of([*tensors.values()], is_checked or has_views, views, self.callee.device)
         given = ", ".join(tensors)
         self.guards.append(f"({self.name('guards', guards)}({given}) or {self.name('are_plain', guard)}({given}))")
         if self.is_checked and self.callee.shapes is not None:
@@ -269,7 +278,8 @@ class Variant:
 
     def _is_kept(self, index: int, type_: TensorType) -> bool:
         """Return whether a result of rank 0 is read by the call itself: its memory is nobody else's."""
-        if type_.shape or kept_dtype(type_.dtype) is None or index in self.callee.updates.values():
+        is_elsewhere = self.callee.device != "cpu"
+        if is_elsewhere or type_.shape or kept_dtype(type_.dtype) is None or index in self.callee.updates.values():
             return False
         is_number = index in self.interface.numbers
         return not self.gives_tensors or is_number or all(leaf.index != index for leaf in self.callee.leaves)
@@ -278,7 +288,10 @@ class Variant:
         if self.gives_tensors:
             from mlirtri.calls.torch_guards import contiguous_strides, shortest_empty
 
-            make, dtype = self.name("empty", shortest_empty), self.name(f"r{index}_dtype", type_.dtype.torch)
+            make, dtype = (
+                self.name("empty", shortest_empty(self.callee.device)),
+                self.name(f"r{index}_dtype", type_.dtype.torch),
+            )
             if self.callee.shapes is not None:
                 return f"{make}(*z[{index}], {dtype})"
             shape = tuple(type_.shape)

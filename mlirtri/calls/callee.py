@@ -42,8 +42,11 @@ class Callee:
         semantics: str,
         signless: bool,
         bound: Callable[[], Sequence[Any]],
+        device: str = "cpu",
     ):
         self.name, self.interface, self.signless = name, interface, signless
+        self.device = device
+        """Torch's name of the kind of device where arguments and results are."""
         self.returns_arrays = semantics == "numpy"
         self.bound = bound
         """Returns the tensors that the function takes after the arguments."""
@@ -70,6 +73,10 @@ class Callee:
         if any(type_.is_static and not type_.size for type_ in types):
             raise Impossible
         return launches
+
+    def is_there(self, argument: object) -> bool:
+        """Return whether an argument is a tensor on the kernel's kind of device."""
+        return getattr(getattr(argument, "device", None), "type", None) == self.device
 
     def compiled(self, dtype: DType) -> DType | None:
         return compiled_dtype(dtype, self.signless)

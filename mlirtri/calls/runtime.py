@@ -66,7 +66,7 @@ class Runner:
         self.views = [view_of(leaf.dtype, signless) for leaf in interface.leaves]
         self.has_views = any(view is not None for view in self.views)
         self.updates = Updates(interface, getattr(executable, "updates_in_place", False))
-        self.callee = Callee(name, interface, executable, semantics, signless, lambda: self.prepared)
+        self.callee = Callee(name, interface, executable, semantics, signless, lambda: self.prepared, self.device.type)
         self.has_red_zones: bool = settings.get("MLIRTRI_RED_ZONES")
 
     def short_call(
@@ -76,7 +76,7 @@ class Runner:
 
         `install` gets a faster one whenever there is one; `hide` removes our frames from an error.
         """
-        return general if self.device.type != "cpu" else short_call(self.callee, general, install, hide)
+        return short_call(self.callee, general, install, hide)
 
     def __call__(self, arguments: Sequence[object], out: Any = None) -> Any:
         if any(map(is_dlpack, arguments)):

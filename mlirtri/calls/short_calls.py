@@ -51,7 +51,7 @@ def keep_frames(_error: KernelError) -> None:
 def short_call(
     callee: Callee, general: Call, install: Callable[[Call], None], hide: Callable[[KernelError], None] = keep_frames
 ) -> Call:
-    """Return `general` made faster for plain arguments on the CPU; `general` itself where nothing is faster.
+    """Return `general` made faster for plain arguments; `general` itself where nothing is faster.
 
     `install` gets the function each time that it gains a branch; `hide` removes our frames from an error.
     """
@@ -91,6 +91,8 @@ class ShortCalls:
     def _learn(self, arguments: Sequence[Any], out: Any) -> bool:
         """Return whether there is a new branch for such arguments."""
         kinds = tuple(map(type, arguments))
+        if self._callee.device != "cpu" and any(not self._callee.is_there(argument) for argument in arguments):
+            return False
         key = kinds, tuple(map(type, out)) if type(out) is tuple else None if out is None else type(out)
         if key in self._variants or key in self._refused:
             return False

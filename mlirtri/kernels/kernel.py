@@ -223,13 +223,11 @@ class Kernel:
             raise
 
     def _short_call(self) -> Callable[..., Any]:
-        if self.target.kind != "cpu":
-            return self._general_call
         from mlirtri.calls.short_calls import Callee, short_call
 
         callee = Callee(
             self.name, self.interface, self.compilation.executable, self.semantics, self.pipeline.signless,
-            lambda: self.runner.prepared,
+            lambda: self.runner.prepared, self.target.device,
         )  # fmt: skip
         return short_call(callee, self._general_call, self._install, hide_frames)
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from threads import run_in_threads
 
 import mlirtri as mt
+from mlirtri.calls.callee import Callee
+from mlirtri.calls.short_calls import short_call
 from mlirtri.errors import ArgumentMismatchError, KernelTypeError
+from mlirtri.lowering.runtime.launches import launches_of_tensors
 
 PIPELINES = ["linalg", "relax", "mlir"]
 
@@ -201,3 +206,45 @@ def test_threads_have_numbers_and_results_of_their_own():
 
     run_in_threads(work, range(4))
     assert wrong == []
+
+
+class OfAnotherDevice:
+    """An executable for tensors of torch's device "meta", which have no memory: it notes its launches."""
+
+    def __init__(self):
+        self.launched = []
+
+    def launches(self, inputs, outputs):
+        return dataclasses.replace(launches_of_tensors(self.note, inputs, outputs), prepared=lambda tensor: tensor)
+
+    def note(self, inputs, outputs):
+        self.launched.append((inputs, outputs))
+
+
+def scaled_sum(a, b):
+    return a * 2, (a + b).sum()
+
+
+def test_tensors_of_another_device_take_the_short_call():
+    a, b = torch.ones(3, 4), torch.ones(3, 4)
+    compiled = mt.jit(scaled_sum).compile(a, b)
+    executable, refused = OfAnotherDevice(), []
+
+    def general(*arguments, out=None, **keywords):
+        refused.append(arguments)
+
+    callee = Callee("scaled_sum", compiled.interface, executable, "torch", False, list, "meta")
+    call = short_call(callee, general, lambda call: None)
+    x, y = torch.empty(a.shape, device="meta"), torch.empty(b.shape, device="meta")
+    twice, total = call(x, y)
+    assert not refused
+    assert (twice.shape, total.shape, twice.device.type, total.device.type) == (x.shape, (), "meta", "meta")
+    [(inputs, outputs)] = executable.launched
+    assert [tensor is x or tensor is y for tensor in inputs] == [True, True]
+    assert (outputs[0] is twice, outputs[1] is total) == (True, True)
+    # What the general call copies, refuses or checks.
+    others = [(x, b), (x, b.numpy()), (x.t(), y.t()), (x.double(), y), (x, y, 1)]
+    for given in others:
+        call(*given)
+    assert len(refused) == len(others)
+    assert len(executable.launched) == 1
