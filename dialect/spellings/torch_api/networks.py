@@ -6,6 +6,7 @@ Functions without a table op are composed (`linear`, attention, `leaky_relu`…)
 from __future__ import annotations
 
 from mlirtri.dialect.base.dtypes import as_dtype
+from mlirtri.dialect.base.tensor_type import shown_shape
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import register, spelling, unsupported
 from mlirtri.dialect.spellings.torch_api.elementwise import scaled
@@ -180,9 +181,11 @@ def _(b, input, dim, keepdim=False, *, out=unsupported()):
 
 def _normalized_count(b, input, normalized_shape) -> int:
     """Return how many trailing axes `normalized_shape` names; fail unless they are the input's."""
-    normalized, shape = helpers.as_tuple(normalized_shape), helpers.shape_of(b, input)
+    shape = helpers.shape_of(b, input)
+    # `x.shape` of run-time sizes has run-time integers.
+    normalized = tuple(b.size_from(size) if b.type_of(size) else size for size in helpers.as_tuple(normalized_shape))
     if not normalized or shape[-len(normalized) :] != normalized:
-        b.fail(f"normalized_shape {normalized} is not the end of the input's shape {shape}")
+        b.fail(f"normalized_shape {shown_shape(normalized)} is not the end of the input's shape {shown_shape(shape)}")
     return len(normalized)
 
 

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as functional
 from combinations import in_turn
 
 import mlirtri as mt
+from mlirtri.errors import KernelTypeError
 
 M, N, K, P = mt.dyn["M"], mt.dyn["N"], mt.dyn["K"], mt.dyn["P", 4]
 FOURS = mt.dyn["K", 4]
@@ -94,6 +97,22 @@ def test_fifty_sizes_count_as_one_compile(pipeline):
     a = np.ones((3, 5))
     scaled(a, a[0])
     assert scaled.compiles == 2, "the other size is one of compile time"
+
+
+def norms(a: Matrix, b: Row):
+    return functional.layer_norm(a, (a.shape[-1],), b) + functional.rms_norm(a, a.shape[1:])
+
+
+def norm_of_columns(a: Matrix):
+    return functional.layer_norm(a, a.shape[:1])
+
+
+def test_the_shape_of_a_norm_is_one_of_run_time_sizes():
+    a, b = torch.rand(3, 130), torch.rand(130)
+    expected = functional.layer_norm(a, (130,), b) + functional.rms_norm(a, (130,))
+    torch.testing.assert_close(mt.jit(norms)(a, b), expected)
+    with pytest.raises(KernelTypeError, match=r"normalized_shape \(M,\) is not the end of .* \(M, K\)"):
+        mt.jit(norm_of_columns)(a)
 
 
 @mt.jit
