@@ -7,6 +7,7 @@ A second rule for an operator in the same table raises `ValueError`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -60,6 +61,22 @@ def decomposes_complex(*operators: torch._ops.OpOverload) -> Callable[[Rule], Ru
 
 def _is_complex(argument: Any) -> bool:
     return argument.dtype.is_complex if isinstance(argument, torch.Tensor) else type(argument) is complex
+
+
+_CALLS = threading.local()
+
+
+def without_rules(operator: Operator, *arguments: Any, **options: Any) -> Results:
+    """Return the operator's results, where its rule asks `is_without_rules` first, so as not to be applied again."""
+    _CALLS.without_rules = True
+    try:
+        return operator(*arguments, **options)
+    finally:
+        _CALLS.without_rules = False
+
+
+def is_without_rules() -> bool:
+    return getattr(_CALLS, "without_rules", False)
 
 
 HALVES = (torch.float16, torch.bfloat16)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch._decomp import decompositions as torch_rules
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, Operator, Results, Scalar, decomposes
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    Operand,
+    Scalar,
+    decomposes,
+    is_without_rules,
+    without_rules,
+)
 from mlirtri.lowering.importers.from_torch.decompositions.views import has_no_elements
 
 aten = torch.ops.aten
@@ -95,7 +100,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
 @decomposes(aten.index_put.default)
 def index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """Write at indices; torch-mlir refuses negative indices and indexed axes that are not adjacent."""
-    if getattr(_REENTRY, "inside", False):
+    if is_without_rules():
         return NotImplemented
     if accumulate and x.dtype == torch.bool:
         # Eager adds booleans by a logical or, torch-mlir modulo 2.
@@ -117,19 +122,7 @@ def index_put(x: Tensor, indices: Any, values: Tensor, accumulate: bool = False)
         None if index is None else torch.where(index < 0, index + x.shape[axis], index).long()
         for axis, index in enumerate(indices)
     ]
-    return _once(aten.index_put.default, x, positive, values, accumulate)
-
-
-_REENTRY = threading.local()
-
-
-def _once(operator: Operator, *arguments: Any) -> Results:
-    """Wrap the operator so that its own rule is not applied again."""
-    _REENTRY.inside = True
-    try:
-        return operator(*arguments)
-    finally:
-        _REENTRY.inside = False
+    return without_rules(aten.index_put.default, x, positive, values, accumulate)
 
 
 Indices = Sequence[Tensor | None]

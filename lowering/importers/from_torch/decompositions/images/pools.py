@@ -5,13 +5,21 @@ torch-mlir ignores NaN in max pools.
 
 from __future__ import annotations
 
-import threading
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Scalar, decomposes, in_float32
+from mlirtri.lowering.importers.from_torch.decomposition_rules import (
+    Operator,
+    Results,
+    Scalar,
+    decomposes,
+    in_float32,
+    is_without_rules,
+    without_rules,
+)
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -28,24 +36,28 @@ def adaptive_max_pool(operator: Operator, rank: int) -> Callable[..., tuple[Tens
         if all(isinstance(size, int) and size and size % count == 0 for size, count in zip(sizes, counts, strict=True)):
             window = [size // count for size, count in zip(sizes, counts, strict=True)]
             return operator(x, window, window)
-        elements, indices = _window_elements(x, counts)
+        windows = [_windows(size, count, x.device) for size, count in zip(sizes, counts, strict=True)]
+        elements, indices = _elements_of(windows, x, float("-inf"))
         index = _first_largest(elements)
         return torch.amax(elements, -1), indices.expand(elements.shape).gather(-1, index).squeeze(-1)
 
     return pool
 
 
-def _window_elements(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tensor]:
-    rank = len(counts)
+def _elements_of(windows: Sequence[tuple[Tensor, Tensor]], x: Tensor, outside: float) -> tuple[Tensor, Tensor]:
+    """Return the elements of each window along a new last axis, and their indices among all elements of an image.
+
+    `windows` has positions along each axis, [windows, elements], and which of them are inside of a window; `outside`
+    stands for the others.
+    """
+    rank, lead = len(windows), x.dim() - len(windows)
     indices = torch.zeros([1] * x.dim(), dtype=torch.int64, device=x.device)
-    for i, count in enumerate(counts):
-        axis, size = 2 + 2 * i, x.shape[2 + 2 * i]
-        position, is_inside = _windows(size, count, x.device)
+    for axis, (position, is_inside) in zip(range(lead, lead + 2 * rank, 2), windows, strict=True):
         along = [*[1] * axis, *position.shape, *[1] * (x.dim() - axis - 1)]
+        indices = indices.unsqueeze(axis) * x.shape[axis] + position.view(along)
         x = x.index_select(axis, position.flatten()).view([*x.shape[:axis], *position.shape, *x.shape[axis + 1 :]])
-        x = torch.where(is_inside.view(along), x, float("-inf"))
-        indices = indices.unsqueeze(axis) * size + position.view(along)
-    order = [0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 3 + 2 * rank, 2)]
+        x = torch.where(is_inside.view(along), x, outside)
+    order = [*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2)]
     return _collapse_last(x.permute(order), rank), _collapse_last(indices.permute(order), rank)
 
 
@@ -80,36 +92,22 @@ def max_pool_with_indices(operator: Operator, rank: int) -> Callable[..., Result
         if not x.is_floating_point():
             values, indices = operator(x.double(), *window, **options)
             return values.to(x.dtype), indices
-        if getattr(_REENTRY, "inside", False):
+        if is_without_rules():
             return NotImplemented
         if x.dim() == rank + 1:
             values, indices = pool(x.unsqueeze(0), *window, **options)
             return values.squeeze(0), indices.squeeze(0)
-
-        def once(y: Tensor) -> Results:
-            _REENTRY.inside = True
-            try:
-                return operator(y, *window, **options)
-            finally:
-                _REENTRY.inside = False
-
-        values, indices = once(x)
+        values, indices = without_rules(operator, x, *window, **options)
         sizes = x.shape[2:]
-        count = 1
-        for size in sizes:
-            count = count * size
         # float64 represents all indices; a pool of integers has no minus infinity to pad with.
-        iota = torch.arange(count, dtype=torch.float64, device=x.device).view(sizes).expand(x.shape)
-        nan = once(torch.where(torch.isnan(x), iota, -1.0))[0].long()
-        first = -once(-iota)[0].long()
+        iota = torch.arange(math.prod(sizes), dtype=torch.float64, device=x.device).view(sizes).expand(x.shape)
+        nan = without_rules(operator, torch.where(torch.isnan(x), iota, -1.0), *window, **options)[0].long()
+        first = -without_rules(operator, -iota, *window, **options)[0].long()
         # A window of minus infinity alone has no element above the initial value of the pool.
         indices = torch.where(values == float("-inf"), first, indices)
         return values, torch.where(torch.isnan(values), nan, indices)
 
     return pool
-
-
-_REENTRY = threading.local()
 
 
 def pool_of_integers(
@@ -126,27 +124,15 @@ def pool_of_integers(
         return NotImplemented
     kernel = _full(kernel, rank)
     steps, pads, gaps = _full(stride or kernel, rank), _full(padding, rank), _full(dilation, rank)
-    elements, indices = x, torch.zeros([1] * x.dim(), dtype=torch.int64, device=x.device)
-    lead = x.dim() - rank
-    for i, (size, length, step, pad, gap) in enumerate(zip(x.shape[lead:], kernel, steps, pads, gaps, strict=True)):
+    windows = []
+    for size, length, step, pad, gap in zip(x.shape[-rank:], kernel, steps, pads, gaps, strict=True):
         count = _count(size, length, step, pad, gap, ceil_mode)
         position = (torch.arange(count) * step - pad).unsqueeze(1) + torch.arange(length) * gap
-        elements, indices = _with_windows(elements, indices, lead + 2 * i, size, position)
-    order = [*range(lead), *range(lead, lead + 2 * rank, 2), *range(lead + 1, lead + 2 * rank, 2)]
-    elements, indices = (_collapse_last(each.permute(order), rank) for each in (elements, indices))
+        windows.append((torch.clamp(position, 0, size - 1), (position >= 0) & (position < size)))
+    elements, indices = _elements_of(windows, x, torch.iinfo(x.dtype).min)
     values = torch.amax(elements, -1)
     index = torch.argmax((elements == values.unsqueeze(-1)).int(), -1, True)
     return values, indices.expand(elements.shape).gather(-1, index).squeeze(-1)
-
-
-def _with_windows(elements: Tensor, indices: Tensor, axis: int, size: int, position: Tensor) -> tuple[Tensor, Tensor]:
-    """Replace an axis by those of `position`, [windows, elements]; outside is the least integer."""
-    along = [*[1] * axis, *position.shape, *[1] * (elements.dim() - axis - 1)]
-    is_inside, inside = (position >= 0) & (position < size), torch.clamp(position, 0, size - 1)
-    shape = [*elements.shape[:axis], *position.shape, *elements.shape[axis + 1 :]]
-    read = elements.index_select(axis, inside.flatten()).view(shape)
-    read = torch.where(is_inside.view(along), read, torch.iinfo(elements.dtype).min)
-    return read, indices.unsqueeze(axis) * size + inside.view(along)
 
 
 def _full(sizes: Sequence[int], rank: int) -> list[int]:
@@ -217,7 +203,7 @@ def avg_pool(operator: Operator, rank: int) -> Callable[..., Tensor]:
 def avg_pool2d_backward(
     gradient: Tensor,
     x: Tensor,
-    kernel_size: Scalar,
+    kernel_size: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     ceil_mode: bool,
@@ -232,20 +218,10 @@ def avg_pool2d_backward(
     sizes, counts = x.shape[-2:], gradient.shape[-2:]
     if not all(isinstance(size, int) for size in (*x.shape, *counts)):
         return NotImplemented
-    kernel, padding = _pair(kernel_size), _pair(padding)
-    steps = _pair(stride) if stride else kernel
-    lengths = [
-        _window_lengths(
-            counts[position],
-            sizes[position],
-            kernel[position],
-            steps[position],
-            padding[position],
-            count_include_pad,
-            x.device,
-        )
-        for position in range(2)
-    ]
+    kernel, padding = _full(kernel_size, 2), _full(padding, 2)
+    steps = _full(stride, 2) if stride else kernel
+    axes = zip(counts, sizes, kernel, steps, padding, strict=True)
+    lengths = [_window_lengths(*axis, count_include_pad, x.device) for axis in axes]
     divisor = divisor_override or (lengths[0].unsqueeze(1) * lengths[1]).to(gradient.dtype)
     share = (gradient / divisor).reshape(-1, 1, *counts)
     spread = torch.conv_transpose2d(share, torch.ones(1, 1, *kernel, dtype=x.dtype, device=x.device), stride=steps)
@@ -264,10 +240,6 @@ def _window_lengths(
     if with_padding:
         return end - start
     return torch.clamp(end, max=size) - torch.clamp(start, min=0)
-
-
-def _pair(sizes: Sequence[int]) -> list[int]:
-    return list(sizes) * 2 if len(sizes) == 1 else list(sizes)
 
 
 decomposes(aten.adaptive_max_pool2d.default)(adaptive_max_pool(aten.max_pool2d_with_indices.default, 2))
