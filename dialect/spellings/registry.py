@@ -24,6 +24,7 @@ from mlirtri.dialect.spellings.torch_api import (  # noqa: F401 # isort: skip
 from mlirtri.dialect.spellings.kernel_api import (  # noqa: F401 # isort: skip
     math_functions, methods, in_place, mlirtri_functions, complex_numbers,
 )  # fmt: skip
+from mlirtri.dialect.spellings.torch_api import types_and_names  # noqa: F401 # isort: skip
 
 _LIBRARIES = ("numpy", "torch", "math", "cmath")
 _INDEX: dict[str, dict[int, tuple[Any, str]]] = {}

@@ -126,6 +126,46 @@ def erfinv(xp: ModuleType, x: Array) -> Array:
     return normal_quantile(xp, x / 2, (1 - xp.abs(x)) / 2) / math.sqrt(2)
 
 
+NEAR_ERF = tuple(2 / math.sqrt(math.pi) * (-1) ** n / (math.factorial(n) * (2 * n + 1)) for n in range(16))
+"""Coefficients of ``erf(x) / x`` by powers of the square, for up to 1/2."""
+
+
+def erfc(xp: ModuleType, x: Array) -> Array:
+    """Return 1 - erf(x), of float64: a trapezoidal sum minus the pole's residue, and the difference near 0."""
+    size = xp.abs(x)
+    far = xp.where(size > 0.5, size, 0.5)
+    square = far * far
+    total = 1 / square
+    for k in range(1, 14):
+        total = total + 2 * math.exp(-k * k / 4) / (k * k / 4 + square)
+    pole = xp.where(far < 6, 2 / (xp.exp(4 * math.pi * xp.clip(far, None, 6.0)) - 1), 0.0)
+    tail = far * xp.exp(-square) / (2 * math.pi) * total - pole
+    tail = xp.where(xp.isinf(far), 0.0, tail)
+    near = xp.where(size > 0.5, 0.5, size)
+    right = xp.where(size > 0.5, tail, 1 - near * _polynomial(xp, near * near, NEAR_ERF))
+    return xp.where(xp.isnan(x), x, xp.where(x < 0, 2 - right, right))
+
+
+def erfcx(xp: ModuleType, x: Array) -> Array:
+    """Return ``exp(x * x) * erfc(x)``, for large arguments by a continued fraction."""
+    near = xp.clip(x, -27.0, 5.0)
+    far = xp.where(x > 5, x, 5.0)
+    inverse = 0.5 / far / far
+    series = xp.ones_like(x)
+    for k in range(23, 0, -1):
+        # Evaluate the continued fraction from its end.
+        series = 1 + (k * inverse) / series
+    result = xp.where(x > 5, 1 / (far * series * math.sqrt(math.pi)), xp.exp(near * near) * erfc(xp, near))
+    return xp.where(xp.isnan(x), x, xp.where(x < -26.7, math.inf, result))
+
+
+def log_ndtr(xp: ModuleType, x: Array) -> Array:
+    """Return the logarithm of the normal distribution's probability of at most x."""
+    scaled = x * -math.sqrt(0.5)
+    left = xp.log(erfcx(xp, xp.where(x < -1, scaled, 1.0)) / 2) - scaled * scaled
+    return xp.where(x < -1, left, xp.log1p(erfc(xp, -scaled) * -0.5))
+
+
 # --- products by logarithms ------------------------------------------------------------------------------------------
 
 

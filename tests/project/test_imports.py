@@ -36,7 +36,9 @@ LAYERS = (
             "dialect.promotion": "",
             "dialect.spellings.base": "dialect.promotion",
             "dialect.spellings.numpy_api": "dialect.promotion dialect.spellings.base",
-            "dialect.spellings.torch_api": ("dialect.ops dialect.spellings.base dialect.spellings.numpy_api"),
+            "dialect.spellings.torch_api": (
+                "dialect.ops dialect.promotion dialect.spellings.base dialect.spellings.numpy_api"
+            ),
             "dialect.spellings.kernel_api": (
                 "dialect.promotion dialect.spellings.base dialect.spellings.numpy_api dialect.spellings.torch_api"
             ),

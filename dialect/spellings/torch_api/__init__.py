@@ -5,7 +5,7 @@
 
 One file per kind of function: `elementwise.py`, `arrays.py` (creation, reductions), `shapes.py`, `sequences.py` (scans,
 sorts, searches), `products.py`, `fourier.py`, `networks.py` (activations, norms, attention),
-`windows.py` (convolutions, pooling).
+`windows.py` (convolutions, pooling), `types_and_names.py` (dtypes, second names).
 Read `elementwise.py` first.
 
 `kernel_api` shares some of its functions; otherwise only `spellings/registry.py` imports it.

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import CONSTANTS, register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.selection import INDICES, indices_of
 
 BOOL, UINT8, FLOAT64 = DTYPES["bool"], DTYPES["uint8"], DTYPES["float64"]
 
@@ -200,10 +201,12 @@ def _(b, input, *, out=unsupported()):
     return b.subtract(input, b.trunc(input))
 
 
-@spelling("torch.where", ops="where")
+@spelling("torch.where", ops=f"where {INDICES} floor_divide remainder")
 def _(b, condition, input=None, other=None, *, out=unsupported()):
+    if input is None and other is None:
+        return indices_of(b, condition, "torch.where")
     if input is None or other is None:
-        b.fail("torch.where with one argument gives a result of unknown size", help="torch.where(condition, x, y)")
+        b.fail("torch.where takes a condition, or that and two values", help="torch.where(condition, x, y)")
     helpers.require_tensor(b, "torch.where", condition)
     return b.where(condition, input, other)
 

@@ -127,7 +127,7 @@ def _(b, input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 @spelling("torch.allclose Tensor.allclose", ops=f"all {CLOSE}")
 def _(b, input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    return b.all(_close(b, input, other, rtol, atol, equal_nan), axis=None, keepdims=False)
+    return b.python_scalar(b.all(_close(b, input, other, rtol, atol, equal_nan), axis=None, keepdims=False))
 
 
 @spelling("torch.nansum Tensor.nansum", ops="sum isnan where cast")

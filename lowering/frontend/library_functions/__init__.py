@@ -15,6 +15,7 @@ Read in this order:
   that are drawn from it. `ziggurat_tables.py`: the tables of two distributions.
 - `set_functions.py`: sets, and NumPy's functions that take functions.
 - `special_functions.py`: gamma, Bessel and inverse error functions; exponents and neighbours of floats.
+- `torch_arrays.py`: arrays, statistics and factors of torch that few programs use.
 - `torch_functions.py`: torch's composed arithmetic and distances. `torch_indexing.py`: its elements by positions and
   masks, scatters. `torch_losses.py`: its losses and normalisations. `torch_images.py`: its windows, pixel shuffles,
   interpolation, samples. `torch_pools.py`: its pools with positions, and their inverses. `torch_statistics.py`: its

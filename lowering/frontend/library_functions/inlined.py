@@ -35,6 +35,7 @@ from mlirtri.lowering.frontend.library_functions import (
     random_numbers,
     set_functions,
     special_functions,
+    torch_arrays,
     torch_functions,
     torch_images,
     torch_indexing,
@@ -122,6 +123,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **random_generator.FUNCTIONS,
     **set_functions.FUNCTIONS,
     **special_functions.FUNCTIONS,
+    **torch_arrays.FUNCTIONS,
     **torch_functions.FUNCTIONS,
     **torch_images.FUNCTIONS,
     **torch_indexing.FUNCTIONS,
@@ -142,14 +144,15 @@ ROUNDED_ONCE = frozenset(
 """Functions of torch that compute halves in float32 and round the result, by name."""
 _OF_RANDOM = (random_distributions, random_generator, random_numbers)
 _OF_TORCH = (
-    torch_functions, torch_images, torch_indexing, torch_losses, torch_matrices, torch_pools, torch_statistics,
+    torch_arrays, torch_functions, torch_images, torch_indexing, torch_losses, torch_matrices, torch_pools,
+    torch_statistics,
 )  # fmt: skip
 _FILES = (
     array_functions, definitions, linear_algebra, matrix_factors, set_functions, special_functions, ufunc_methods,
     *_OF_RANDOM, *_OF_TORCH,
 )  # fmt: skip
 _OF_TENSORS = special_functions.METHODS | torch_functions.METHODS | torch_images.METHODS
-_OF_TENSORS |= torch_indexing.METHODS | torch_matrices.METHODS | torch_statistics.METHODS
+_OF_TENSORS |= torch_arrays.METHODS | torch_indexing.METHODS | torch_matrices.METHODS | torch_statistics.METHODS
 MODULES = (__name__, *(file.__name__ for file in _FILES))
 FILES = (__file__, *(str(file.__file__) for file in _FILES))
 COMPILE_TIME = tuple(function for file in _FILES for function in getattr(file, "COMPILE_TIME", ()))

@@ -6,6 +6,7 @@ Python never runs them. They are computed in float64 and rounded once, by the de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -128,6 +129,50 @@ def _zeta(s, q):
     return np.where(is_known, definitions.zeta_completed(s, total, argument), float("inf"))
 
 
+def erfc(input):
+    return _in_float64(input, lambda x: definitions.erfc(np, x))
+
+
+def erfcx(input):
+    return _in_float64(input, lambda x: definitions.erfcx(np, x))
+
+
+def ndtr(input):
+    return _in_float64(input, lambda x: definitions.erfc(np, x * -math.sqrt(0.5)) / 2)
+
+
+def log_ndtr(input):
+    return _in_float64(input, lambda x: definitions.log_ndtr(np, x))
+
+
+def ndtri(input):
+    return _in_float64(input, lambda p: definitions.normal_quantile(np, p - 0.5, np.where(p > 0.5, 1 - p, p)))
+
+
+def i0e(input):
+    return _in_float64(input, lambda x: definitions.modified_first(np, x, 0, True))
+
+
+def i1(input):
+    return _in_float64(input, lambda x: definitions.modified_first(np, x, 1, False))
+
+
+def i1e(input):
+    return _in_float64(input, lambda x: definitions.modified_first(np, x, 1, True))
+
+
+def mvlgamma(input, p):
+    constant = 0.25 * p * (p - 1) * math.log(math.pi)
+    total = input.astype(np.float64) * 0 + constant
+    for i in range(p):
+        total = total + definitions.lgamma(np, input.astype(np.float64) - 0.5 * i)
+    return total.astype(input.dtype if input.dtype.is_float else np.float32)
+
+
+def special_round(input, *, decimals=0):
+    return np.round(input, decimals)
+
+
 def _in_float64(input, function):
     if input.dtype.is_complex:
         refuse("it takes real numbers")
@@ -141,9 +186,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "torch.lgamma": lgamma, "torch.special.gammaln": lgamma,
     "torch.erfinv": erfinv, "torch.special.erfinv": erfinv,
     "torch.polygamma": polygamma, "torch.special.polygamma": polygamma,
+    "torch.erfc": erfc, "torch.special.erfc": erfc, "torch.special.erfcx": erfcx, "torch.special.ndtr": ndtr,
+    "torch.special.log_ndtr": log_ndtr, "torch.special.ndtri": ndtri, "torch.special.i0e": i0e,
+    "torch.special.i1": i1, "torch.special.i1e": i1e, "torch.mvlgamma": mvlgamma,
+    "torch.special.multigammaln": mvlgamma, "torch.special.round": special_round,
 }  # fmt: skip
 METHODS = {
     "digamma": digamma, "lgamma": lgamma, "erfinv": erfinv, "i0": torch_i0, "nextafter": nextafter,
-    "polygamma": polygamma_of,
+    "polygamma": polygamma_of, "erfc": erfc, "mvlgamma": mvlgamma, "frexp": frexp,
 }  # fmt: skip
 """Methods of torch's tensors."""

@@ -265,7 +265,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     row, column = np.arange(size).reshape(-1, 1), np.arange(size)
     wide = np.zeros([*input.shape[:-1], size], input.dtype)
     wide[..., max(offset, 0) :][..., : input.shape[-1]] = input
-    placed = np.where(column - row == offset, wide[..., None, :], wide[..., None, :] * 0)
+    placed = np.where(column - row == offset, wide[..., None, :], np.zeros(1, input.dtype))
     return np.moveaxis(placed.astype(input.dtype), (-2, -1), (dim1, dim2))
 
 

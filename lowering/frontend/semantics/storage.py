@@ -312,8 +312,8 @@ def returns_itself(name: str, source: TriValue, result: TriValue, arguments: dic
     """Return whether a method returns its array itself when there is nothing to do."""
     if result.value != source.value:
         return False
-    is_conjugate = name in ("ndarray.conj", "ndarray.conjugate")
-    return is_conjugate or (name == "ndarray.astype" and arguments.get("copy") is False)
+    is_itself = name in ("ndarray.conj", "ndarray.conjugate", "torch.as_tensor", "torch.asarray")
+    return is_itself or (name == "ndarray.astype" and arguments.get("copy") is False)
 
 
 def viewed(name: str, source: TriValue, result: KernelValue) -> KernelValue:

@@ -216,7 +216,7 @@ def test_own_functions_follow_the_semantics(semantics):
         ("order='A' goes by how an array lies in memory", Case("numpy.reshape", X, (3, 2), "A")),
         ("numpy.sum\\(\\) has no parameter 'dim'", Case("numpy.sum", X, dim=1)),
         ("numpy.sum\\(\\) missing a required argument: 'a'", Case("numpy.sum")),
-        ("torch.where with one argument", Case("torch.where", M)),
+        ("torch.where takes a condition, or that and two values", Case("torch.where", M, X)),
         ("5 elements do not split into 2 equal parts", Case("numpy.split", np.ones(5), 2)),
         ("dtype=int32 cannot hold float32", Case("numpy.add", X, X, dtype=np.int32)),
         ("ddof and correction", Case("numpy.std", X, ddof=1, correction=1)),

@@ -21,7 +21,7 @@ def check(function, *arguments, pipeline="mlir"):
     expected = leaves(function(*arguments))
     for number, (result, eager) in enumerate(zip(results, expected, strict=True)):
         assert type(result) is type(eager), number
-        if isinstance(eager, bool):
+        if isinstance(eager, (bool, float)):
             assert result == eager, number
             continue
         assert result.dtype == eager.dtype, number
@@ -113,6 +113,25 @@ def activations(x, slope):
 
 def test_activations_and_arithmetic():
     check(activations, torch.cat([X, torch.tensor([[0.0, -0.0, 0.5, -0.5, 3.0, -3.0]])]), Y[0])
+
+
+def arrays_and_factors(x, y):
+    counts, square = (x * 2).to(torch.int64), x[:, :4] + 3 * torch.eye(4)
+    holes = torch.where(x > 1, torch.nan, x)
+    return (
+        torch.block_diag(x, y[0], counts), torch.tril_indices(3, 3), torch.unravel_index(counts.abs(), (2, 3)),
+        counts.mode(1), counts[0, 0].mode(), holes.nanmedian(), holes.nanmedian(0, keepdim=True),
+        torch.where(x > 0), torch.gradient(x, dim=1), torch.put(x, counts[0].abs(), y[0], accumulate=True),
+        torch.diagonal_scatter(x, y[:, 0]), x.sum_to_size(4, 1), torch.vander(y[0], 3), torch.hann_window(5),
+        torch.linalg.lu(square), torch.matrix_exp(square), square.inverse(), square.det(), torch.svd(x)[1],
+        torch.erfc(x.double() * 5), torch.special.log_ndtr(x.double() * 9), torch.special.erfcx(x), x.erfc(),
+        torch.mvlgamma(x.abs() + 2, 2), torch.finfo(x.dtype).eps, torch.as_tensor(x, dtype=torch.float64),
+        torch.allclose(x, x), torch.histogram(x[0], 4, range=(-1.0, 1.0)), torch.special.i1e(x), torch.ger(x[0], y[0]),
+    )  # fmt: skip
+
+
+def test_arrays_and_factors():
+    check(arrays_and_factors, X, Y)
 
 
 def distances(x, y):

@@ -29,44 +29,6 @@ def in_float64(rule: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     return compute
 
 
-def erfc(x: Tensor) -> Tensor:
-    """Return 1 - erf(x): a trapezoidal sum minus the pole's residue, and the difference near 0."""
-    size = torch.abs(x)
-    far = torch.where(size > 0.5, size, 0.5)
-    square = far * far
-    total = 1 / square
-    for k in range(1, 14):
-        total = total + 2 * math.exp(-k * k / 4) / (k * k / 4 + square)
-    pole = torch.where(far < 6, 2 / (torch.exp(4 * math.pi * torch.minimum(far, _scalar_like(6.0, far))) - 1), 0.0)
-    tail = far * torch.exp(-square) / (2 * math.pi) * total - pole
-    tail = torch.where(torch.isinf(far), 0.0, tail)
-    right = torch.where(size > 0.5, tail, 1 - torch.erf(size))
-    return torch.where(torch.isnan(x), x, torch.where(x < 0, 2 - right, right))
-
-
-def _scalar_like(number: float, like: Tensor) -> Tensor:
-    return torch.full((), number, dtype=like.dtype, device=like.device)
-
-
-def erfcx(x: Tensor) -> Tensor:
-    """Return ``exp(x * x) * erfc(x)``, for large arguments by a continued fraction."""
-    near = torch.clamp(x, -27.0, 5.0)
-    far = torch.where(x > 5, x, 5.0)
-    inverse = 0.5 / far / far
-    series = torch.ones_like(x)
-    for k in reversed(range(1, 24)):
-        # Evaluate the continued fraction from its end.
-        series = 1 + (k * inverse) / series
-    result = torch.where(x > 5, 1 / (far * series * math.sqrt(math.pi)), torch.exp(near * near) * erfc(near))
-    return torch.where(torch.isnan(x), x, torch.where(x < -26.7, math.inf, result))
-
-
-def log_ndtr(x: Tensor) -> Tensor:
-    scaled = x * -math.sqrt(0.5)
-    left = torch.log(erfcx(torch.where(x < -1, scaled, 1.0)) / 2) - scaled * scaled
-    return torch.where(x < -1, left, torch.log1p(erfc(-scaled) * -0.5))
-
-
 def ndtri(p: Tensor) -> Tensor:
     """Return the quantile of the normal distribution."""
     return definitions.normal_quantile(torch, p - 0.5, torch.where(p > 0.5, 1 - p, p))
@@ -146,10 +108,10 @@ def trigamma(x: Tensor) -> Tensor:
 decomposes(aten.lgamma.default)(in_float64(partial(definitions.lgamma, torch)))
 decomposes(aten.digamma.default)(in_float64(partial(definitions.digamma, torch)))
 decomposes(aten.erfinv.default)(in_float64(partial(definitions.erfinv, torch)))
-decomposes(aten.erfc.default)(in_float64(erfc))
-decomposes(aten.special_erfc.default)(in_float64(erfc))
-decomposes(aten.special_erfcx.default)(in_float64(erfcx))
-decomposes(aten.special_log_ndtr.default)(in_float64(log_ndtr))
+decomposes(aten.erfc.default)(in_float64(partial(definitions.erfc, torch)))
+decomposes(aten.special_erfc.default)(in_float64(partial(definitions.erfc, torch)))
+decomposes(aten.special_erfcx.default)(in_float64(partial(definitions.erfcx, torch)))
+decomposes(aten.special_log_ndtr.default)(in_float64(partial(definitions.log_ndtr, torch)))
 decomposes(aten.special_ndtri.default)(in_float64(ndtri))
 decomposes(aten.special_entr.default)(in_float64(partial(definitions.entr, torch)))
 decomposes(aten.special_xlog1py.default)(in_float64_binary(xlog1py))
