@@ -70,9 +70,11 @@ def _leave(statement: ast.stmt, enclosing_flag: str | None) -> list[ast.stmt]:
         return [out]
     if isinstance(statement, ast.Raise):
         return [_assign(RAISED, ast.Constant(True), statement), out, statement]
-    returned = [_assign(RETURNED, ast.Constant(True), statement), out]
+    returned: list[ast.stmt] = [_assign(RETURNED, ast.Constant(True), statement), out]
     # None is known at compile time, so no loop carries it.
-    return returned if _is_bare(statement) else [_assign(VALUE, statement.value, statement), *returned]
+    if statement.value is None or _is_bare(statement):
+        return returned
+    return [_assign(VALUE, statement.value, statement), *returned]
 
 
 def _is_bare(statement: Any) -> bool:
