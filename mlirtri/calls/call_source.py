@@ -58,10 +58,10 @@ class Variant:
         self.body = self._body()
 
     def _refuse_all_but_plain_tensors(self) -> None:
-        """Raise `Impossible` for what the general call copies to a device, views in another dtype, or writes into."""
+        """Raise `Impossible` for what the general call copies to a device or views in another dtype."""
         types = [*self.types, *self.interface.leaves]
         has_others = any(kind is not self.tensor_class for kind in self.kinds)
-        if has_others or self.out is not None or any(self.callee.compiled(each.dtype) is not None for each in types):
+        if has_others or any(self.callee.compiled(each.dtype) is not None for each in types):
             raise Impossible
 
     def _body(self) -> list[str]:

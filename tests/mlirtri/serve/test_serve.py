@@ -114,7 +114,7 @@ def test_a_command_runs_in_a_process_of_the_server(environment):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_signals_end_the_command(environment, number):
-    command = [sys.executable, "-m", "mlirtri.cli", "emit", "kernels.py::add"]
+    command = [sys.executable, "-m", "mlirtri", "emit", "kernels.py::add"]
     variables = {**environment[0], "END": "wait"}
     process = subprocess.Popen(command, env=variables, cwd=environment[1], stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
