@@ -247,6 +247,7 @@ LAYERS = (
                 "cache calls compiler kernels language lowering.cuda_emulation lowering.runtime lowering.spirv lsp "
                 "measure opt programs reduce serve sources testing trace"
             ),
+            "__main__": "cli",
             "pages": (
                 "dialect.ops dialect.spellings dialect.spellings.base lowering.bridge lowering.bridge.loops "
                 "lowering.frontend lowering.frontend.library_functions lowering.importers.normalize "
