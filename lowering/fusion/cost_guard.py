@@ -1,6 +1,6 @@
 """Keep upstream's elementwise fusion from moving arithmetic to where it costs more than it saves.
 
-Upstream fuses every producer that has one use. From `guard` to `release`, five kinds of producers have a second use,
+Upstream fuses every producer that has one use. From `guard` to `release`, six kinds of producers have a second use,
 which keeps them kernels of their own:
 
 * operands of a contraction: it would recompute them for every row or column, and would no longer be a contraction;
@@ -8,6 +8,8 @@ which keeps them kernels of their own:
 * operands that a loop reads from outside: it would recompute them in every iteration;
 * results computed from a tensor that is overwritten before the consumer runs: bufferization would copy that tensor;
 * paddings that are then expanded to dynamic sizes: upstream would expand before the sizes are computed;
+* where weights are prepared once, small results of weights alone, such as the factors of a batch norm: in the body of
+  their consumer they would be computed for every element;
 * products with a matrix, perhaps with a bias, whose columns are then split into heads that are only moved: upstream
   would split the columns of the product and of its weight, which then is not packed.
 
@@ -17,9 +19,10 @@ Transposes, broadcasts and widening casts still fuse into contractions and loops
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import isqrt
+from math import isqrt, prod
 
 from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, linalg, operations_named
+from mlirtri.lowering.fusion.merge_products import fixed_weights
 from mlirtri.lowering.mlir_common.aliasing import terminator, viewed
 from mlirtri.lowering.mlir_common.imperative import is_imperative, updates_of
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of
@@ -31,14 +34,19 @@ GROUP = "mlirtri.group"
 """The attribute of a second use that is erased before operations are fused for the second time."""
 LONG = 256
 """The fewest structured operations of a module that is fused group by group."""
+SMALL = 1 << 14
+"""The most elements of what is computed from weights for consumers with more elements."""
 RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 LOOPS = ("scf.for", "scf.while", "scf.parallel", "scf.forall")
 FREE = ("linalg.yield", "arith.extf", "arith.extsi", "arith.extui")
 
 
-def guard(module: ir.Module) -> None:
-    """Give the producers that must stay kernels of their own a second use, so that upstream does not fuse them."""
-    unfused: dict[ir.Value, None] = {}
+def guard(module: ir.Module, prepares: bool = False) -> None:
+    """Give the producers that must stay kernels of their own a second use, so that upstream does not fuse them.
+
+    `prepares` says that what depends on bound tensors alone is computed once.
+    """
+    unfused: dict[ir.Value, None] = dict.fromkeys(_small_of_weights(module) if prepares else ())
     overwrites, always = Overwrites(module, unfused), is_imperative(module)
     for operation in operations_named(module, "linalg.*"):
         producers = [*_read_often(operation, always), *_read_by_loop(operation), *overwrites.read_too_late(operation)]
@@ -100,6 +108,32 @@ def _read_by_loop(operation: ir.Operation) -> Iterator[ir.Value]:
         producer = _arithmetic_behind(value)
         if producer is not None and _loops_around(producer.owner.operation) != around:
             yield producer
+
+
+def _small_of_weights(module: ir.Module) -> Iterator[ir.Value]:
+    """Yield small arithmetic results of bound tensors alone that an operation with more elements reads."""
+    fixed: set[ir.Value] = set()
+    for function in operations_named(module, "func.func"):
+        fixed.update(fixed_weights(function.opview))
+    if not fixed:
+        return
+    for operation in all_operations(module):
+        inputs = list(operation.operands)
+        if operation.name == "linalg.generic":
+            inputs = inputs[: len(inputs) - len(operation.results)]
+        if operation.name in ("arith.constant", "tensor.empty") or (
+            operation.name in (*RESHAPES, "linalg.generic") and fixed.issuperset(inputs)
+        ):
+            fixed.update(operation.results)
+            continue
+        for value in inputs if operation.name == "linalg.generic" else ():
+            producer = _arithmetic_behind(value) if value in fixed else None
+            if producer is not None and _elements(producer) < min(SMALL, _elements(operation.results[0])):
+                yield producer
+
+
+def _elements(value: ir.Value) -> int:
+    return prod(value.type.shape) if value.type.has_static_shape else 0
 
 
 def _padded_and_expanded(module: ir.Module) -> Iterator[ir.Value]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
@@ -78,7 +79,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         if context.target.kind == "cpu" and not has_tiles and hoist_invariants.has_loops(module):
             run_rewrite("hoist-invariants", hoist_invariants.rewrite, module, context)
         run_rewrite("copy-cheap-producers", cheap_producers.rewrite, module, context)
-        run_rewrite("guard-producers", cost_guard.guard, module, context)
+        run_rewrite("guard-producers", partial(cost_guard.guard, prepares=context.prepares), module, context)
         if cost_guard.guard_groups(module):
             run_passes(module, FUSE[:1], context)
             cost_guard.release(module, cost_guard.GROUP)

@@ -59,7 +59,7 @@ def rewrite(module: ir.Module) -> None:
     """Merge products of one matrix with several weights, in place."""
     for function in operations_named(module, "func.func"):
         groups: dict[tuple[object, ...], list[_Projection]] = {}
-        weights = _fixed_weights(function.opview)
+        weights = fixed_weights(function.opview)
         for product in operations_named(module, "linalg.matmul"):
             if product.parent == function and (projection := _projection(product, weights)) is not None:
                 groups.setdefault(projection.form, []).append(projection)
@@ -68,7 +68,7 @@ def rewrite(module: ir.Module) -> None:
                 _merge(group)
 
 
-def _fixed_weights(function: func.FuncOp) -> set[ir.Value]:
+def fixed_weights(function: func.FuncOp) -> set[ir.Value]:
     """Return the arguments that hold the same tensors at every call."""
     if not function.regions[0].blocks:
         return set()

@@ -18,11 +18,12 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.relax.product_operands import with_regions_of
+from mlirtri.lowering.relax.row_merging import is_view
 from mlirtri.lowering.schedule.fusable_forms import is_convolution, packs_filters
 from mlirtri.lowering.schedule.products.packed_weights import WeightLayout, filter_layout, weight_layout
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.primfunc import LoopAxis, Statements, buffer, build, load, store
-from mlirtri.lowering.tir.product_recognition import Product, find_product
+from mlirtri.lowering.tir.product_recognition import OP_PATTERN, OPAQUE, Product, find_product
 from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import zero_of
 from mlirtri.lowering.toolchain.tvm_names import (
@@ -237,6 +238,30 @@ def _pack_function(weight: Any, layout: WeightLayout, order: tuple[int, ...]) ->
 
     function = build("pack_weight", [source], [target], [LoopAxis(extent) for extent in layout.shape], statements)
     return function.with_attrs({ONCE: True})
+
+
+def keep_small_weights(mod: IRModule, weights: Collection[Var]) -> IRModule:
+    """Return the module where small results of weights alone are not fused into what reads them."""
+    [(_, function)] = relax_functions(mod)
+    bindings = list(bindings_of(function))
+    once = computed_once(bindings, weights)
+    calls = [(position in once, binding.value) for position, binding in enumerate(bindings) if _is_call(binding)]
+    often = {call.args[0].name_hint for is_once, call in calls if not is_once}
+    names = {
+        call.args[0].name_hint for is_once, call in calls if is_once and _bytes(call.ty_args[0]) <= MAX_GROWTH
+    } - often
+    opaque = {
+        gv: mod[gv].with_attrs({OP_PATTERN: OPAQUE})
+        for gv in mod.get_global_vars()
+        if gv.name_hint in names and not is_view(mod[gv])
+    }
+    return IRModule({**dict(mod.functions_items()), **opaque}, attrs=mod.attrs) if opaque else mod
+
+
+def _is_call(binding: Binding) -> bool:
+    """Return whether a binding is a call of a PrimFunc with one result."""
+    is_call = operator_of(binding) == "relax.call_tir" and isinstance(binding.value.args[1], relax.Tuple)
+    return is_call and isinstance(binding.value.ty_args[0], relax.TensorType)
 
 
 def mark_once(mod: IRModule, weights: Collection[Var]) -> IRModule:

@@ -29,19 +29,22 @@ from mlirtri.lowering.relax.row_merging import (
     merged_name,
     with_blocks,
 )
-from mlirtri.lowering.schedule.fusable_forms import is_tiled, takes_chain
+from mlirtri.lowering.schedule.fusable_forms import is_tiled, packs_filters, takes_chain, takes_filters
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
-from mlirtri.lowering.tir.product_recognition import find_product
+from mlirtri.lowering.tir.product_recognition import Product, find_product
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     BlockBuilder,
     IRModule,
     PrimFunc,
+    TensorLoad,
     Var,
     relax,
     structural_walk,
 )
 
+PRODUCTS = ("product", "filters")
+"""The kinds of calls that others are joined with: `filters` are bound, and packed for tiles of output channels."""
 MOST_READERS = 8
 """The most elementwise calls that are joined with one product."""
 
@@ -88,8 +91,12 @@ class _Search:
         for position, read in enumerate(self.reads):
             for source in read:
                 self.readers[source].append(position)
-        kinds = {launch.name: _kind(launch.function) for launch in self.launches.values()}
+        products = {launch.name: _only_product(launch.function) for launch in self.launches.values()}
+        kinds = {launch.name: _kind(launch.function, products[launch.name]) for launch in self.launches.values()}
         self.kinds = {position: kinds[launch.name] for position, launch in self.launches.items()}
+        for position, launch in self.launches.items():
+            if _reads_packed_filters(launch, products[launch.name], weights):
+                self.kinds[position] = "filters"
         self.group_of: dict[int, _Group] = {}
         self._known: dict[Any, bool] = {}
         """What the rule takes, by the form of a group: layers of a network are the same calls again and again."""
@@ -101,10 +108,10 @@ class _Search:
 
     def join(self) -> None:
         """Find the groups, which share no calls."""
-        for product in [position for position, kind in self.kinds.items() if kind == "product"]:
-            if product in self.group_of:
+        for product, kind in self.kinds.items():
+            if kind not in PRODUCTS or product in self.group_of:
                 continue
-            group = self._pair(product) or self._with_elements(product)
+            group = (self._pair(product) if kind == "product" else None) or self._with_elements(product)
             if group is not None:
                 self.group_of.update(dict.fromkeys(group.members, group))
 
@@ -156,7 +163,7 @@ class _Search:
         sources = set(self.reads[reader])
         for view in [source for source in sources if self.kinds.get(source) == "view"]:
             sources |= self.reads[view]
-        return max((source for source in sources if self.kinds.get(source) == "product"), default=-1)
+        return max((source for source in sources if self.kinds.get(source) in PRODUCTS), default=-1)
 
     def _group(self, members: Sequence[int], views: Sequence[int | None]) -> _Group | None:
         """Return the group of these calls; None where the order of calls or the rule does not allow it."""
@@ -187,7 +194,9 @@ class _Search:
     def _is_taken(self, group: _Group) -> bool:
         form = self._form(group)
         if form not in self._known:
-            self._known[form] = takes_chain(self._merged(group).function, self.target)
+            function = self._merged(group).function
+            has_filters = any(self.kinds[member] == "filters" for member in group.members)
+            self._known[form] = takes_filters(function) if has_filters else takes_chain(function, self.target)
         return self._known[form]
 
     def _form(self, group: _Group) -> tuple[Any, ...]:
@@ -199,7 +208,7 @@ class _Search:
             read = tuple(numbers.setdefault(argument, len(numbers)) for argument in launch.arguments)
             result = numbers.setdefault(launch.result, len(numbers))
             calls.append((launch.name, read, result, self._is_seen(launch.result, group)))
-        return tuple(calls)
+        return (*calls, *(self.kinds[member] == "filters" for member in group.members))
 
     def _merged(self, group: _Group) -> Merged:
         launches = [self.launches[position] for position in group.launches]
@@ -229,16 +238,33 @@ class _Search:
             yield from merged_call(self._merged(units[members]), name, builder)
 
 
-def _kind(function: PrimFunc) -> str:
+def _only_product(function: PrimFunc) -> Product | None:
+    """Return the product of a function whose only reduction it is."""
+    try:
+        reductions = [(facts, block) for facts, block in blocks_of(function) if not facts.is_spatial]
+    except (NotStaticLoopsError, ValueError):
+        return None
+    return find_product(*reductions[0]) if len(reductions) == 1 else None
+
+
+def _reads_packed_filters(launch: Launch, product: Product | None, weights: Collection[Var]) -> bool:
+    """Return whether a call is a convolution whose filters are `weights`, which are packed for it."""
+    if product is None or not packs_filters(product) or not isinstance(product.left, TensorLoad):
+        return False
+    pairs = zip(launch.function.params, launch.arguments, strict=False)
+    return any(parameter.same_as(product.left.source) and argument in set(weights) for parameter, argument in pairs)
+
+
+def _kind(function: PrimFunc, product: Product | None) -> str:
     """Return whether a function is a reshape (``view``), ``elements``, or has one ``product``; else an empty string."""
     if IMPERATIVE in (function.attrs or {}):
         return ""
+    if product is not None:
+        return "product" if is_tiled(product) else ""
     try:
         blocks = blocks_of(function)
     except (NotStaticLoopsError, ValueError):
         return ""
-    reductions = [(facts, block) for facts, block in blocks if not facts.is_spatial]
-    if not reductions:
-        return "view" if is_view(function) else "elements"
-    product = find_product(*reductions[0]) if len(reductions) == 1 else None
-    return "product" if product is not None and is_tiled(product) else ""
+    if any(not facts.is_spatial for facts, _ in blocks):
+        return ""
+    return "view" if is_view(function) else "elements"

@@ -19,7 +19,7 @@ from mlirtri.lowering.relax.legalized import (
     mark_elements,
     protect_arithmetic,
 )
-from mlirtri.lowering.relax.packed_weights import fixed_weights, mark_once, pack_weights
+from mlirtri.lowering.relax.packed_weights import fixed_weights, keep_small_weights, mark_once, pack_weights
 from mlirtri.lowering.relax.product_joining import join_products
 from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
@@ -131,8 +131,18 @@ def _first_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
     if context.target.is_cuda:
         return PASSES
     position = PASSES.index(OPERANDS) + 1
-    passes = PASSES if has_devices(mod) else (*PASSES[:position], PADDING, *PASSES[position:])
+    passes = PASSES if has_devices(mod) else (*PASSES[:position], PADDING, *_keeping(mod, context), *PASSES[position:])
     return (SORTS, *passes) if has_sorts(mod) else passes
+
+
+def _keeping(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:
+    if not fixed_weights(mod, context):
+        return ()
+
+    def kept(module: IRModule) -> IRModule:
+        return keep_small_weights(module, fixed_weights(module, context))
+
+    return (Pass("KeepSmallWeights", kept, "factors of weights alone are computed once, not for every element"),)
 
 
 def _row_passes(mod: IRModule, context: CompileContext) -> tuple[Pass, ...]:

@@ -10,7 +10,7 @@ from mlirtri.lowering.schedule.cpu.attention.rule import takes_attention as cpu_
 from mlirtri.lowering.schedule.cpu.convolution.channels_first import is_channels_first, is_padded_channels_first
 from mlirtri.lowering.schedule.cpu.convolution.channels_last import is_channels_last, is_padded_channels_last
 from mlirtri.lowering.schedule.cpu.convolution.depthwise import is_depthwise
-from mlirtri.lowering.schedule.cpu.convolution.packed_filters import packs_filters
+from mlirtri.lowering.schedule.cpu.convolution.packed_filters import packs_filters, takes_filters
 from mlirtri.lowering.schedule.cpu.matmul.rule import is_tiled
 from mlirtri.lowering.schedule.cpu.product_chains import takes_chain
 from mlirtri.lowering.schedule.cpu.rows.rule import only_finishes
@@ -19,7 +19,7 @@ from mlirtri.lowering.schedule.rows.nests import NotRows, nests_of, refuse_bette
 from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.toolchain.tvm_names import PrimFunc
 
-__all__ = ["is_channels_first", "is_tiled", "packs_filters", "takes_chain"]
+__all__ = ["is_channels_first", "is_tiled", "packs_filters", "takes_chain", "takes_filters"]
 
 
 def check_rows(function: PrimFunc, target: Target) -> None:

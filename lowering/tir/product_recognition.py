@@ -28,8 +28,8 @@ from mlirtri.lowering.toolchain.tvm_names import (
 )
 
 OP_PATTERN = "op_pattern"
-REDUCTION, PRODUCT = 3, 4
-"""TVM's `op_pattern` values `kCommReduce` and `kOutEWiseFusable`."""
+REDUCTION, PRODUCT, OPAQUE = 3, 4, 8
+"""TVM's `op_pattern` values `kCommReduce`, `kOutEWiseFusable` and `kOpaque`."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from mlirtri.lowering.schedule.cpu.product_chains import product_chain
 from mlirtri.lowering.schedule.cpu.rows.rule import rows
 from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of, divide_loops, inline_cheap, leaf_blocks, loop_of
 from mlirtri.lowering.tir.statements import fresh, sequence
-from mlirtri.lowering.toolchain.tvm_names import SCHEDULE_ERRORS, VIEW, PrimFunc, Schedule, tvm
+from mlirtri.lowering.toolchain.tvm_names import ONCE, SCHEDULE_ERRORS, VIEW, PrimFunc, Schedule, tvm
 from mlirtri.lowering.toolchain.tvm_text import with_names_as_printed
 
 COLUMN_CHUNK = 256
@@ -41,6 +41,13 @@ MAX_SCALAR_ELEMENTS = 64
 def view(function: PrimFunc, _target: Target) -> Schedule | None:
     """Return a function that only reshapes its input with its loops as they are: it is never launched."""
     return Schedule(function) if VIEW in (function.attrs or {}) else None
+
+
+def once(function: PrimFunc, _target: Target) -> Schedule | None:
+    """Return a function that runs once with its loops as they are: vectors would take longer to compile than to run."""
+    if ONCE not in (function.attrs or {}) or not all(facts.is_spatial for facts, _ in blocks_of(function)):
+        return None
+    return Schedule(function)
 
 
 def elementwise(function: PrimFunc, target: Target) -> Schedule | None:
@@ -269,6 +276,7 @@ def _accumulate(schedule: Schedule, block: BlockFacts, reduced: list[Any], inner
 
 CPU_RULES = (
     ("View", view),
+    ("Once", once),
     ("Loops", loops),
     ("PackedFilters", _checked(packed_filters)),
     ("Convolution", _checked(convolution)),

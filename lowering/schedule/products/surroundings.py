@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.elementary.tir_pass import always_bound, with_loads
 from mlirtri.lowering.tir.bfloat16_storage import HALF
-from mlirtri.lowering.tir.blocks import BlockFacts
+from mlirtri.lowering.tir.blocks import BlockAccess, BlockFacts
 from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.tir.statements import sequence
 from mlirtri.lowering.tir.tiles import replaced
@@ -169,7 +170,7 @@ def _in_terms_of(
         if read.buffer not in indices:
             continue
         is_behind = True
-        for axis, position in zip(read.axes, indices[read.buffer][0], strict=True):
+        for axis, position in _moving_axes(read, indices[read.buffer][0], extents):
             # A slice covers a part of the product only: on the tile it would write out of bounds.
             if axis is None or block.extents[axis] != extents.get(position, 1):
                 return None
@@ -183,6 +184,16 @@ def _in_terms_of(
     if not all(isinstance(store, tirx.BufferStore) for store in _statements_of(body.body)):
         return None
     return _with_body(body, replaced(body.body, values))
+
+
+def _moving_axes(
+    read: BlockAccess, positions: tuple[Node, ...], extents: dict[Node, int]
+) -> Iterator[tuple[int | None, Node]]:
+    """Yield the axes of a read with the product's, without those of extent 1 of the product that are read at 0."""
+    for axis, at, position in zip(read.axes, read.indices, positions, strict=True):
+        is_zero = isinstance(at, tirx.IntImm) and at.value == 0
+        if axis is not None or not is_zero or extents.get(position) != 1:
+            yield axis, position
 
 
 def _statements_of(body: Stmt) -> list[Any]:

@@ -24,10 +24,12 @@ from mlirtri.lowering.schedule.cpu.convolution.channels_last import MIN_PIXELS, 
 from mlirtri.lowering.schedule.cpu.convolution.padded_chunks import PaddedChunk, chunk_of, padded_chunk
 from mlirtri.lowering.schedule.cpu.matmul.rule import in_tiles, is_tiled
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition
-from mlirtri.lowering.schedule.products.packed_weights import is_packed
+from mlirtri.lowering.schedule.products.packed_weights import filter_layout, is_packed
+from mlirtri.lowering.schedule.products.surroundings import surroundings_of
+from mlirtri.lowering.tir.blocks import BlockFacts, inline_cheap, leaf_blocks
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, size_of, without_units
 from mlirtri.lowering.tir.padded_images import without_padding
-from mlirtri.lowering.tir.product_recognition import Product, only_product
+from mlirtri.lowering.tir.product_recognition import Product, find_product, only_product
 from mlirtri.lowering.tir.statements import fresh, index, new_buffer, plus, sequence
 from mlirtri.lowering.tir.tiles import axis_values, for_loop, groups_of, linearized, ramp, replaced, temporary
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, PrimFunc, Schedule, Stmt, TensorLoad, tirx
@@ -54,13 +56,36 @@ def packs_filters(product: Product) -> bool:
 
 def packed_filters(function: PrimFunc, target: Target) -> Schedule | None:
     """Return the function with its convolution in tiles; None where its filters are not packed."""
-    match = only_product(function)
+    match = _match(function)
     if match is None:
         return None
     product = match[-1]
     if not is_packed(product.left, without_units(product.rows), without_units(product.reduced), product.dtype):
         return None
     return in_tiles(*match, _loops, target)
+
+
+def takes_filters(function: PrimFunc) -> bool:
+    """Return whether a function is a convolution whose filters are packed, with elementwise work on its tiles alone."""
+    match = _match(function)
+    if match is None or not packs_filters(match[-1]) or filter_layout(match[-1]) is None:
+        return False
+    schedule, block, product = match
+    blocks = leaf_blocks(schedule)
+    return len(surroundings_of(schedule, blocks, block, product).absorbed) == len(blocks)
+
+
+def _match(function: PrimFunc) -> tuple[Schedule, BlockFacts, Product] | None:
+    """Return the only product of a function, with what is cheap and not behind it inlined where it is read."""
+    match = only_product(function)
+    if match is None:
+        return None
+    schedule, block, product = match
+    around = surroundings_of(schedule, leaf_blocks(schedule), block, product)
+    inline_cheap(schedule, around.absorbed)
+    blocks = [block for block in leaf_blocks(schedule) if not block.is_spatial]
+    product = find_product(blocks[0], schedule.get(blocks[0].handle))
+    return None if product is None else (schedule, blocks[0], product)
 
 
 def _loops(contraction: Contraction, target: Target) -> Stmt | None:

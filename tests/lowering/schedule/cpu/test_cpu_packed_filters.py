@@ -60,3 +60,28 @@ def test_what_is_not_a_bound_weight_or_has_few_pixels_is_left_to_others():
     grouped = nn.Conv2d(8, 32, 3, groups=2)
     for module, image in ((nn.Conv2d(8, 32, 3), x[:, :, :4, :4]), (grouped, x)):
         assert "PackedFilters" not in _checked(module, image).ir["scheduled"]
+
+
+def test_what_follows_one_image_is_on_the_tiles():
+    """A batch norm, whose factor is computed once, a skip connection and a relu, though the image has no unit axis."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = (
+                nn.Sequential(nn.Conv2d(20, 20, 3, padding=1), nn.BatchNorm2d(20)) for _ in range(2)
+            )
+            self.shortcut = nn.Conv2d(20, 20, 1, bias=False)
+
+        def forward(self, x):
+            return (self.second(self.first(x).relu()) + self.shortcut(x)).relu()
+
+    torch.manual_seed(0)
+    block, x = Block(), torch.randn(1, 20, 9, 10)
+    block(x)  # statistics
+    kernel = mt.from_torch(block.eval(), (x,)).compile()
+    assert kernel.stats["kernels"] == 3
+    scheduled = kernel.ir["scheduled"]
+    assert scheduled.count('"mlirtri.schedule": "PackedFilters"') == 3
+    assert all('"Once"' in part for part in scheduled.split("@T.prim_func") if "T.sqrt(" in part)
+    torch.testing.assert_close(kernel(x), block.double()(x.double()).detach().float(), **within("float32", 400))
