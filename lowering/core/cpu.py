@@ -59,7 +59,8 @@ class Registers:
 def cpu_flags() -> frozenset[str]:
     """Return the feature flags of an x86 CPU that Linux reports, like ``avx2``; empty elsewhere."""
     try:
-        return frozenset(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
+        line = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0]
+        return frozenset(line.partition(":")[2].split())
     except OSError:
         return frozenset()
 

@@ -41,6 +41,26 @@ def canonical(description: Description) -> str:
     return json.dumps(description, sort_keys=True, separators=(",", ":"))
 
 
+def readable(description: Description) -> str:
+    """Return a description for people: numbers, strings and containers as Python writes them, the rest as JSON."""
+    match description:
+        case ["int" | "bool" as kind, str(text)]:
+            return text if kind == "int" else str(text != "0")
+        case ["float", str(digits)]:
+            return repr(float.fromhex(digits))
+        case ["dtype", name] | ["dtype of", _, name] | ["module", name]:
+            return str(name)
+        case ["tuple", [], list(parts)]:
+            return f"({', '.join(map(readable, parts))}{',' * (len(parts) == 1)})"
+        case ["list", [], list(parts)]:
+            return f"[{', '.join(map(readable, parts))}]"
+        case ["dict", list(pairs)]:
+            return f"{{{', '.join(f'{readable(key)}: {readable(part)}' for key, part in pairs)}}}"
+        case dict():
+            return ", ".join(f"{name}={readable(part)}" for name, part in description.items()) or "none"
+    return json.dumps(description) if isinstance(description, list) else repr(description)
+
+
 def describe(value: object) -> Description:
     """Return the description of a compile-time value; raises `NoDescription`."""
     if value is None or type(value) is str:

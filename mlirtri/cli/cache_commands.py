@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,21 +88,32 @@ def explain(key: str) -> None:
 
 def _explain(entry: Entry) -> None:
     from mlirtri.cache.captures import shown as shown_path
+    from mlirtri.cache.digests import readable
 
     manifest, facts = entry.manifest, entry.manifest["facts"]
     print(f"entry {entry.name}: {manifest['kernel']}, pipeline {manifest['pipeline']}")
     print(f"  folder: {entry.folder}")
     for name, value in facts.items():
-        lines = value.splitlines() if name == "source" else [_short(value)]
+        lines = value.splitlines() if name == "source" else [_short(_shown_fact(name, value, manifest))]
         print(f"  {name}: {lines[0]}" if len(lines) == 1 else f"  {name}:")
         for line in lines if len(lines) > 1 else ():
             print(f"    | {line}")
     for path, value in manifest["captures"]:
-        print(f"  reads {shown_path(path)}: {_short(value)}")
+        print(f"  reads {shown_path(path)}: {_short(readable(value))}")
 
 
-def _short(value: Any, longest: int = 160) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+def _shown_fact(name: str, value: Any, manifest: Mapping[str, Any]) -> str:
+    from mlirtri.cache.digests import readable
+
+    if name == "arguments" and manifest.get("interface"):
+        constants = [f"{parameter[0]} = {readable(parameter[2])}" for parameter in value if parameter[1] == "constant"]
+        return ", ".join([*map(_parameter, manifest["interface"]["parameters"]), *constants])
+    if name == "stages":
+        return " → ".join(stage[0] for stage in value)
+    return value if isinstance(value, str) else readable(value)
+
+
+def _short(text: str, longest: int = 400) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 

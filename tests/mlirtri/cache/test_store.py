@@ -15,6 +15,7 @@ import pytest
 
 from mlirtri.cache import store as stores
 from mlirtri.cache import writes
+from mlirtri.cache.digests import describe, readable
 from mlirtri.cache.store import DamagedError, Store, read, stamp
 from mlirtri.cli.main import run_command
 from mlirtri.errors import CacheWarning
@@ -32,8 +33,9 @@ def filled(text="text", size=100):
         (folder / "below").mkdir()
         (folder / "below" / "code").write_bytes(text.encode() * size)
         (folder / "stages.json").write_text(json.dumps({"text": text}))
-        return {"kernel": f"module.{text}", "facts": {"source": text}, "captures": [], "pipeline": "mlir",
-                "interface": {"parameters": []}}  # fmt: skip
+        facts = {"source": text, "arguments": [["x", "tensor", []], ["n", "constant", ["int", "3"]]]}
+        return {"kernel": f"module.{text}", "facts": facts, "captures": [], "pipeline": "mlir",
+                "interface": {"parameters": [{"name": "x", "type": ["float32", 2, None]}]}}  # fmt: skip
 
     return fill
 
@@ -120,6 +122,11 @@ def test_who_waits_for_another_process_writes_its_own_first(store):
     assert written == ["k"]
 
 
+@pytest.mark.parametrize("value", [3, True, -0.0, "a", None, (1,), [1, (2.5, "x")], {"a": False}], ids=str)
+def test_descriptions_are_shown_as_python_writes_values(value):
+    assert readable(describe(value)) == repr(value)
+
+
 # --- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -139,7 +146,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert f"3 kernels, {sum(map(stores.size_of, folders)):,} of" in listed
     assert {row["kernel"] for row in json.loads(run("ls", "--json"))} == {"module.aaaa", "module.bbbb", "module.cccc"}
     assert "source: bbbb" in run("explain", "bbbb")
-    assert "source: bbbb" in run("explain", "module.bbbb")
+    assert "source: bbbb\n  arguments: x: float32[2, ?], n = 3\n" in run("explain", "module.bbbb")
     assert run("explain", "other") == "module.other is not kept: it reads an object\n"
     assert "the disk cache has no entry 'nothing'" in run("explain", "nothing", status=1)
     (folders[1] / "stages.json").write_text("{}")
