@@ -75,6 +75,9 @@ TIMM = """
     xcit_nano_12_p16_224 convmixer_768_32 selecsls42b spnasnet_100 starnet_s1 fasternet_t0 shvit_s1 mixer_s32_224
     gmlp_ti16_224 resmlp_12_224 pit_ti_224 poolformer_s12 visformer_tiny tiny_vit_5m_224 vgg11 densenet121
     cspresnet50 res2net50_14w_8s skresnet18 hrnet_w18_small inception_next_atto
+    deit_tiny_patch16_224 cs3darknet_focus_s cspnext_tiny vit_tiny_patch16_dinov3_qkvb hgnetv2_b0 lcnetv2_small
+    resnetv2_18 legacy_seresnet18 vit_tiny_r_s16_p8_224 ese_vovnet19b_slim_dw res2next50 vitamin_small_224
+    hiera_tiny_224 swin_tiny_patch4_window7_224 legacy_xception xception41p swinv2_tiny_window16_256 inception_v4
 """.split()
 TORCHVISION = """
     alexnet squeezenet1_1 shufflenet_v2_x0_5 mobilenet_v2 mobilenet_v3_small mnasnet0_5 resnet18 regnet_y_400mf
