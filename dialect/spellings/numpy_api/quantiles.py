@@ -1,10 +1,11 @@
 """The functions of `numpy` that sort and interpolate: medians, percentiles, quantiles.
 
-Fractions are compile-time constants; interpolation is linear.
+Fractions are compile-time constants.
 """
 
 from __future__ import annotations
 
+from math import ceil, floor
 from typing import Any
 
 from mlirtri.dialect.spellings.base import helpers
@@ -28,21 +29,40 @@ def _axes_last(b: Builder, x: Value, axis: Argument) -> tuple[Value, tuple[int, 
     return b.reshape(moved, (*(shape[position] for position in others), -1)), axes, reduced_shape
 
 
-def quantiles(b: Builder, a: Value, fractions: Value, axis: Argument, keepdims: bool) -> Value:
-    """Interpolate linearly between sorted elements, at known fractions; NaN where there is one."""
+_PLOTTING = {
+    "linear": (1.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0), "interpolated_inverted_cdf": (0.0, 1.0),
+    "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
+}  # fmt: skip
+"""Where the methods that interpolate put a fraction among n elements: n q + alpha + q (1 - alpha - beta) - 1."""
+_PICKING = {"lower": floor, "higher": ceil, "nearest": round}
+"""Which element the methods take that do not interpolate, as a function of the linear position."""
+
+
+def quantiles(
+    b: Builder, a: Value, fractions: Value, axis: Argument, keepdims: bool, method: Argument = "linear"
+) -> Value:
+    """Interpolate between sorted elements, at known fractions, or pick one; NaN where there is one."""
+    if method not in (*_PLOTTING, *_PICKING, "midpoint"):
+        b.fail(f"method is one of {', '.join((*_PLOTTING, *_PICKING, 'midpoint'))}, not {method!r}")
     a = as_array(b, a)
-    x, _, reduced_shape = _axes_last(b, inexact_of(b, a), axis)
+    picks = method in _PICKING and not b.type_of(a).dtype.is_bool
+    x, _, reduced_shape = _axes_last(b, a if picks else inexact_of(b, a), axis)
     last = helpers.rank_of(b, x) - 1
     size = helpers.shape_of(b, x)[last]
     ordered = b.sort(x, last)
     # NumPy makes an array of several fractions, whose float64 takes part in promotion.
-    dtype = FLOAT64 if isinstance(fractions, (tuple, list)) else b.type_of(ordered).dtype
-    has_nan = b.isnan(b.squeeze(b.cut(ordered, last, slice(size - 1, size)), last))
-
-    between = _between if isinstance(size, int) else _between_at_run_time
+    own = b.type_of(ordered).dtype
+    dtype = FLOAT64 if isinstance(fractions, (tuple, list)) and not picks else own
+    has_nan = b.isnan(b.squeeze(b.cut(ordered, last, slice(size - 1, size)), last)) if own.is_inexact else None
+    if not isinstance(size, int) and method != "linear":
+        b.fail(f"method={method!r} takes an axis of a size that is known at compile time")
 
     def quantile(fraction: float) -> Any:
-        result = b.where(has_nan, b.cast(float("nan"), dtype), between(b, ordered, fraction, dtype))
+        if isinstance(size, int):
+            result = _between(b, ordered, _position(fraction, size, method), dtype)
+        else:
+            result = _between_at_run_time(b, ordered, fraction, dtype)
+        result = result if has_nan is None else b.where(has_nan, b.cast(float("nan"), dtype), result)
         return b.reshape(result, reduced_shape) if keepdims else result
 
     if isinstance(fractions, (tuple, list)):
@@ -50,11 +70,22 @@ def quantiles(b: Builder, a: Value, fractions: Value, axis: Argument, keepdims: 
     return quantile(fractions)
 
 
-def _between(b: Builder, ordered: Value, fraction: float, dtype: Argument) -> Value:
-    """Interpolate between the two elements around a fraction of the last axis, from the nearer one, as NumPy."""
+def _position(fraction: float, size: int, method: str) -> float:
+    """Return where a fraction lies among sorted elements, by one of NumPy's methods."""
+    linear = fraction * (size - 1)
+    if method == "midpoint":
+        return (floor(linear) + ceil(linear)) / 2
+    if method in _PICKING:
+        return float(_PICKING[method](linear))
+    alpha, beta = _PLOTTING[method]
+    position = linear if method == "linear" else size * fraction + (alpha + fraction * (1 - alpha - beta)) - 1
+    return min(max(position, 0.0), size - 1.0)
+
+
+def _between(b: Builder, ordered: Value, virtual: float, dtype: Argument) -> Value:
+    """Interpolate between the two elements around a position of the last axis, from the nearer one, as NumPy."""
     last = helpers.rank_of(b, ordered) - 1
     size = helpers.shape_of(b, ordered)[last]
-    virtual = fraction * (size - 1)
     low = min(int(virtual), size - 1)
     share = virtual - low
     below = b.squeeze(b.cut(ordered, last, slice(low, low + 1)), last)
@@ -89,10 +120,10 @@ def _known_fractions(b: Builder, q: Value, scale: float) -> Value:
 
 def _quantile(scale: float):
     def function(
-        b, a, q, axis=None, out=unsupported(), overwrite_input=False, method=unsupported("linear"), keepdims=False, *,
+        b, a, q, axis=None, out=unsupported(), overwrite_input=False, method="linear", keepdims=False, *,
         weights=unsupported(),
     ):  # fmt: skip
-        return quantiles(b, a, _known_fractions(b, q, scale), axis, keepdims)
+        return quantiles(b, a, _known_fractions(b, q, scale), axis, keepdims, method)
 
     return function
 

@@ -323,7 +323,7 @@ def torch_lstsq(input, b, rcond=None, *, driver=None):
     return LeastSquares(x[..., 0] if is_vector else x, np.zeros(0, values.dtype), rank, np.zeros(0, values.dtype))
 
 
-def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
+def matrix_norm(A, ord: Any = "fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     x = np.moveaxis(A if dtype is None else A.astype(dtype), tuple(dim), (-2, -1))
     result: Any = None
     if ord == "nuc":
@@ -341,7 +341,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     return np.expand_dims(result, tuple(dim)) if keepdim else result
 
 
-def norm(x, ord=None, axis=None, keepdims=False):
+def norm(x, ord: Any = None, axis: Any = None, keepdims=False):
     return matrix_norm(x, ord, (0, 1) if axis is None else axis, keepdims).astype(moduli(x))
 
 

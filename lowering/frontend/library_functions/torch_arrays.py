@@ -119,7 +119,7 @@ def sum_to_size(self, *size):
     return np.sum(self, axis=axes).reshape(shape) if axes else self.reshape(shape)
 
 
-def gradient(input, *, spacing=1, dim=None, edge_order=1):
+def gradient(input, *, spacing=1, dim=None, edge_order: Any = 1):
     if not isinstance(spacing, (int, float)):
         refuse("spacing= is a number")
     axes = tuple(range(input.ndim)) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)

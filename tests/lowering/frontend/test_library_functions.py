@@ -50,6 +50,9 @@ def of_functions(table):
         np.apply_along_axis(lambda row: row[::-1].cumsum(), 0, table),
         np.apply_along_axis(np.max, 1, table), np.max(table[:0], axis=0, initial=2.0), np.float64(table.item(1, 2)),
         np.var(table, axis=1, where=table > 2), np.cumulative_sum(table, axis=1, include_initial=True),
+        np.quantile(table, [0.3, 0.9], axis=1, method="hazen"),
+        np.percentile(table.astype(np.int8), 30, method="nearest"),
+        np.quantile(table, 0.3, method="midpoint"), np.quantile(table, [0.3], axis=0, method="lower"),
         np.round(np.linalg.norm(table, "nuc") - np.linalg.norm(table, 2), 9), np.linspace([0, 1], table[0, :2], 3),
     )  # fmt: skip
 
