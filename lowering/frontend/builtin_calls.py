@@ -147,7 +147,7 @@ def kinds_in_doubt(x: KernelValue, y: KernelValue) -> list[object]:
     """Return the types of two numbers where their extremum has one or the other, and it may matter; else nothing."""
     strong = [value.type.dtype for value in (x, y) if isinstance(value, TriValue) and not value.weak]
     if len(strong) == 2:
-        is_known, kinds = strong[0] == strong[1], strong
+        is_known, kinds = strong[0] == strong[1], list[object](strong)
     elif strong and isinstance(number := x if is_weak(x) else y, (int, float, TriValue)):
         [dtype] = strong
         is_whole = number.type.dtype.is_integer if isinstance(number, TriValue) else isinstance(number, int)

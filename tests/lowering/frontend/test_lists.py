@@ -80,7 +80,7 @@ def test_numbers_of_lists_are_refused(convert):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "float16"])
-@pytest.mark.parametrize("number", [3, 2.5])
+@pytest.mark.parametrize("number", [40000, 2.5])
 def test_the_smaller_of_two_types_is_refused(dtype, number):
     with pytest.raises(KernelError, match="depending on the values"):
         mt.jit(lambda a: min(a[0], number) * 100)(np.ones(2, dtype))
@@ -91,6 +91,8 @@ def test_the_smaller_of_one_type():
     assert mt.jit(lambda a: min(a[0], 3, a[1]) * 100)(a) == 200
     assert mt.jit(lambda a: min(int(a[0]), 3) * 100)(a.astype(np.int8)) == 300
     assert mt.jit(lambda a: max(a[0], 0.0))(-a.astype(np.float32)) == 0
+    # A small Python int beside 32-bit ones.
+    assert mt.jit(lambda a: max(a[0], 7) * 100)(a.astype(np.int32)) == 700
 
 
 def other_nesting_in_an_arm(a, c):
