@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from mlirtri.lowering.core.cpu import cpu_flags
 from mlirtri.lowering.core.launch_figures import most_shared_bytes
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.toolchain import tvm_names
@@ -13,6 +14,9 @@ SHARED_BYTES = 48 * 1024
 """Shared memory per block on every CUDA device since sm_75, without opting in to more."""
 SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
 """Shared memory that a block may declare, and may request at launch (99 KiB on the smallest device since sm_80)."""
+
+_FEATURES_BY_FLAG = {"avx512_bf16": "avx512bf16", "amx_tile": "amx-tile", "amx_bf16": "amx-bf16"}
+"""Instruction sets of bf16 by Linux's flags, with LLVM's names."""
 
 
 def shared_limits(target: Target) -> dict[str, int]:
@@ -24,7 +28,7 @@ def shared_limits(target: Target) -> dict[str, int]:
 def tvm_target(target: Target) -> tvm_names.Target:
     """Return TVM's target for `target`; a CUDA target's host is this CPU."""
     # LLVM's level 3 takes twice as long, and undoes product tiles that level 2 keeps.
-    host = tvm_names.Target({"kind": "llvm", "opt-level": 2, "mcpu": host_cpu(), "num-cores": max(1, target.threads)})
+    host = tvm_names.Target({**_host(), "opt-level": 2, "num-cores": max(1, target.threads)})
     if not target.is_cuda:
         return host
     return tvm_names.Target(_cuda(target.architecture), host=host)
@@ -39,8 +43,14 @@ def host_cpu() -> str:
 @lru_cache(maxsize=1)
 def cpu_features() -> frozenset[str]:
     """Return LLVM's names of this CPU's instruction sets."""
-    with tvm_names.Target({"kind": "llvm", "mcpu": host_cpu()}):
+    with tvm_names.Target(_host()):
         return frozenset(str(feature) for feature in tvm_names.tvm.target.codegen.llvm_get_cpu_features())
+
+
+def _host() -> dict:
+    """Return this CPU as a target: LLVM takes an x86 CPU that it does not know for an older one."""
+    features = [f"+{feature}" for flag, feature in _FEATURES_BY_FLAG.items() if flag in cpu_flags()]
+    return {"kind": "llvm", "mcpu": host_cpu(), **({"mattr": features} if features else {})}
 
 
 def vector_bits() -> int:

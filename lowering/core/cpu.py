@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,6 +22,8 @@ PARALLEL_MULTIPLICATIONS = 1 << 18
 """The same in multiplications of a contraction, on OpenMP's threads."""
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _COMMON = {1: 32 * 1024, 2: 512 * 1024, 3: 8 * 1024 * 1024}
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+"""Linux's system call on x86-64, its request for a component of the registers' state, and AMX's component."""
 _UNITS = {"K": 1024, "M": 1024 * 1024}
 
 
@@ -57,12 +60,25 @@ class Registers:
 
 @lru_cache(maxsize=1)
 def cpu_flags() -> frozenset[str]:
-    """Return the feature flags of an x86 CPU that Linux reports, like ``avx2``; empty elsewhere."""
+    """Return the feature flags of an x86 CPU that Linux reports, like ``avx2``; empty elsewhere.
+
+    Those of AMX are left out where Linux does not let this process use it, which has to be asked for.
+    """
     try:
         line = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0]
-        return frozenset(line.partition(":")[2].split())
     except OSError:
         return frozenset()
+    flags = frozenset(line.partition(":")[2].split())
+    if "amx_tile" in flags and not _may_use_matrix_registers():
+        return frozenset(flag for flag in flags if not flag.startswith("amx"))
+    return flags
+
+
+def _may_use_matrix_registers() -> bool:
+    """Ask Linux for the state of AMX's registers in this process, all its threads and its children."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
 
 
 @lru_cache(maxsize=1)

@@ -51,6 +51,8 @@ class Way(Enum):
     """Lanes are columns of a right operand that is read once, in place, for a few rows."""
     DOTS = "dots"
     """Lanes are along the innermost axis of the sum; both operands, or a copy of the right, are contiguous there."""
+    MATRICES = "matrices"
+    """Sums are in matrix registers; operands are words of bf16 pairs."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ Read in this order:
 - `packing.py`: copies of the operands in the order in which tiles read them.
 - `column_sums.py`: products of a few rows, which read the right operand once.
 - `dot_tile.py`: tiles whose lanes lie along the sum.
+- `matrix_tile.py`: tiles of bf16 in matrix registers.
 - `dot_products.py`: instructions for bf16 and int8.
 
 What is fused with a product is found by `schedule.products`. `schedule.cpu.convolution`, `attention` and `loops`,

@@ -14,11 +14,25 @@ from dataclasses import replace
 from typing import Any
 
 from mlirtri.lowering.codegen.targets import cpu_features, vector_bits
+from mlirtri.lowering.schedule.cpu.matmul.matrix_tile import (
+    function_in_llvm,
+    is_in_matrices,
+    row_stride,
+)
 from mlirtri.lowering.tir.arithmetic import widened_bfloat16
-from mlirtri.lowering.tir.contraction import Axis, Contraction
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Way
 from mlirtri.lowering.tir.statements import loads_in
 from mlirtri.lowering.tir.tiles import ceil_div, quotient, replaced, sized
-from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, Var, ir, structural_equal, tirx
+from mlirtri.lowering.toolchain.tvm_names import (
+    Expr,
+    Stmt,
+    TensorLoad,
+    Var,
+    ir,
+    structural_equal,
+    structural_walk,
+    tirx,
+)
 
 HALF, BYTE = "bfloat16", "int8"
 
@@ -29,8 +43,10 @@ def in_groups(contraction: Contraction) -> Contraction:
     if left is None or right is None:
         return contraction
     dtypes = {str(left.ty.dtype), str(right.ty.dtype)}
-    if dtypes == {HALF} and contraction.dtype == "float32" and _has_halves():
-        return _by_words(contraction, left, right, 2, add_halves)
+    if dtypes == {HALF} and contraction.dtype == "float32" and vector_bits() == 512:
+        if is_in_matrices(contraction):
+            return _by_words(replace(contraction, way=Way.MATRICES), left, right, 2, add_halves)
+        return _by_words(contraction, left, right, 2, add_halves) if _has_halves() else contraction
     # Where the result is a byte as well, signed and unsigned bytes have the same low bits.
     bytes_are = {BYTE} if str(contraction.result.dtype) == "int32" else {BYTE, "uint8"}
     if dtypes <= bytes_are and contraction.dtype == "int32" and _has_bytes():
@@ -39,7 +55,7 @@ def in_groups(contraction: Contraction) -> Contraction:
 
 
 def _has_halves() -> bool:
-    return vector_bits() == 512 and "avx512bf16" in cpu_features()
+    return "avx512bf16" in cpu_features()
 
 
 def _has_bytes() -> bool:
@@ -63,6 +79,8 @@ def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: 
     *outer, inner = contraction.reduced
     words = Axis(tirx.Var(inner.variable.name, "int64"), ceil_div(inner.extent, group))
     in_place = not _may_end_inside(inner, group) and _is_contiguous(left, inner.variable)
+    if contraction.way is Way.MATRICES:
+        in_place = in_place and not outer and row_stride(left, contraction.rows) is not None
     terms = simple = None
     word = (_word_in_memory if in_place else _word)(left, inner, words.variable, group)
     if not in_place and _is_contiguous(left, inner.variable):
@@ -146,5 +164,9 @@ def add_bytes(sums: Expr, left: Expr, right: Expr) -> Expr:
 
 
 def with_functions(statement: Stmt) -> Stmt:
-    """Return a statement that calls `add_halves`, with the LLVM IR of the function as an attribute around it."""
-    return tirx.AttrStmt(tirx.IntImm("int64", 0), _IMPORT, ir.StringImm(_HALVES_IN_LLVM), statement)
+    """Return a statement with products of bf16, with the LLVM IR of the functions that it calls around it."""
+    names: set[str] = set()
+    structural_walk(statement, (ir.StringImm, lambda node: names.add(str(node.value))))
+    text = "".join(function_in_llvm(name) for name in sorted(names))
+    text += _HALVES_IN_LLVM if _HALVES in names else ""
+    return tirx.AttrStmt(tirx.IntImm("int64", 0), _IMPORT, ir.StringImm(text), statement)

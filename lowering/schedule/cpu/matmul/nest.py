@@ -28,6 +28,7 @@ from mlirtri.lowering.schedule.cpu.common.contraction_tiles import (
 from mlirtri.lowering.schedule.cpu.matmul.column_sums import column_sums
 from mlirtri.lowering.schedule.cpu.matmul.dot_tile import MAX_ROWS as MOST_DOT_ROWS
 from mlirtri.lowering.schedule.cpu.matmul.dot_tile import DotTile
+from mlirtri.lowering.schedule.cpu.matmul.matrix_tile import MatrixTile, matrix_tiles
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left, packed_right, packed_terms, transposed_right
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
 from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
@@ -97,6 +98,8 @@ def _prepared(
     if contraction.packs_right and not contraction.is_right_packed:
         contraction, statements = packed_right(contraction, lanes, target)
         prologue += statements
+    if contraction.way is Way.MATRICES:
+        return contraction, prologue, matrix_tiles(contraction), MatrixTile
     rows, columns = size_of(contraction.rows), size_of(contraction.columns)
     return contraction, prologue, tiles_for(rows, columns, lanes, vector_registers(), least), Tile
 
@@ -142,7 +145,8 @@ class _Nest:
         self.count = self.blocks.count
         self.sums = self._buffer_for_sums()
         self.finished = None
-        if kind is Tile and (has_long_stores(contraction) or isinstance(tiles.vectors, OpenVectors)):
+        reads_buffer = has_long_stores(contraction) or isinstance(tiles.vectors, OpenVectors)
+        if kind is MatrixTile or (kind is Tile and reads_buffer):
             shape = [tiles.rows.size, tiles.vectors.size * lanes]
             self.finished = temporary("finished", contraction.dtype, shape)
         rows, vectors = tiles.rows, tiles.vectors
@@ -168,7 +172,7 @@ class _Nest:
         share = cache_bytes()[2] // 4
         deepest = max(1, share // (vectors.size * self.lanes * step))
         first = contraction.reduced[0].extent
-        count = 1 if self.kind is DotTile else self._named("blocks", at_least(ceil_div(first, deepest), 1))
+        count = 1 if self.kind is not Tile else self._named("blocks", at_least(ceil_div(first, deepest), 1))
         depth = self._named("depth", _parts(first, count))
         if isinstance(depth, int):
             deepest, count = depth, -(-first // depth) if isinstance(count, int) else count

@@ -11,7 +11,7 @@ from mlirtri.lowering.codegen.targets import lanes_for
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import MAX_VECTORS, parallel_loop
 from mlirtri.lowering.schedule.cpu.common.register_transposes import load_transposed
-from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, depends, lies_along, size_of
+from mlirtri.lowering.tir.contraction import Axis, Contraction, Values, Way, depends, lies_along, size_of
 from mlirtri.lowering.tir.statements import index, loads_in, sequence
 from mlirtri.lowering.tir.tiles import (
     axis_values,
@@ -45,7 +45,7 @@ def packed_left(contraction: Contraction, target: Target) -> tuple[Contraction, 
 
     The copy is row by row, or in vectors of rows where rows are contiguous.
     """
-    if _is_contiguous(contraction.left, contraction.rows):
+    if contraction.way is not Way.MATRICES and _is_contiguous(contraction.left, contraction.rows):
         lanes = lanes_for(str(contraction.left.ty.dtype))
         copy = _VectorCopy(contraction, "left", contraction.left, contraction.rows, lanes)
         return replace(contraction, left=copy.load(), packs_left=False), copy.statements(target)
@@ -104,7 +104,7 @@ def _copied_rows(
 
 def _is_contiguous(operand: Any, axes: Sequence[Axis]) -> bool:
     loads = loads_in(operand)
-    return len(loads) == 1 and bool(axes) and lies_along(loads[0], axes[-1])
+    return bool(axes) and bool(loads) and all(lies_along(load, axes[-1]) for load in loads)
 
 
 def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Stmt]]:
