@@ -12,7 +12,7 @@ Read in this order:
 - `single_assignment.py`: one buffer per value, for `poly`, and whether its nests may be fused.
 - `contraction_tiling.py`: contractions as tiles of vectors.
 - `accumulated_products.py`, `loop_contractions.py`: products of imperative functions, as contractions to tile.
-- `window_views.py`: views that make convolutions contractions.
+- `gathered_windows.py`, `window_views.py`: convolutions as contractions, by a matrix of windows or views of the image.
 - `pairs.py`: products of narrow integers. `vector_transposes.py`: in-register transposes.
 - `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.
 - `elementary.py`: exp, log, sin and others as arithmetic that LLVM vectorises.

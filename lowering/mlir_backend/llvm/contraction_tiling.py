@@ -14,7 +14,9 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import apply_transform, ir, linalg, memref, operations_named
 from mlirtri.lowering.core.cpu import PARALLEL_MULTIPLICATIONS, simd_registers
-from mlirtri.lowering.mlir_backend.llvm.window_views import order_loops, with_even_columns, with_views
+from mlirtri.lowering.mlir_backend.llvm.gathered_windows import chunk_sizes, gather_windows, largest_divisor
+from mlirtri.lowering.mlir_backend.llvm.thread_chunks import TRANSFORM
+from mlirtri.lowering.mlir_backend.llvm.window_views import order_loops, with_views
 from mlirtri.lowering.mlir_common.linalg_builder import dimensions, loop_extents, maps_of, plain_accesses, set_maps
 from mlirtri.lowering.mlir_common.reading import definition
 
@@ -23,6 +25,8 @@ WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
 SUMS = {"arith.addf": "arith.mulf", "arith.addi": "arith.muli"}
 CHUNK_BYTES = 1 << 20
 """Bytes of the right operand that a chunk reads at most, to stay in the second-level cache."""
+BLOCK_BYTES = 1 << 15
+"""Bytes of the right operand that all rows of a chunk read in turn at most, to stay in the first-level cache."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Contraction:
 
 def rewrite(module: ir.Module, threads: int) -> None:
     """Tile and vectorise the contractions of `module`, for that many threads."""
+    _split_convolutions(module)
     marked = []
     for generic in operations_named(module, "linalg.generic"):
         undo, loops = _with_windows(generic)
@@ -51,6 +56,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
             order_loops(generic, [*outer, *ends], len(outer))
             if (loops := contraction(generic)) is None:
                 continue
+        _put_columns_second(generic, loops)
         generic = _with_contiguous_right(generic, loops)
         generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(marked))
         marked.append(loops)
@@ -59,18 +65,43 @@ def rewrite(module: ir.Module, threads: int) -> None:
         apply_transform(module, _PROGRAM.format(steps="\n    ".join(steps)))
 
 
+def _split_convolutions(module: ir.Module) -> None:
+    """Put loops around the convolutions whose windows are too many to gather at once."""
+    steps: list[str] = []
+    for generic in operations_named(module, "linalg.generic"):
+        sizes = chunk_sizes(generic) if _is_product(generic) else None
+        if sizes is not None:
+            number = len(steps)
+            generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+            loops = _loops(f"c{number}", f"%m{number}", sizes, [loop for loop, size in enumerate(sizes) if size])
+            steps += ["\n    ".join((_match(number), *loops))]
+    if steps:
+        apply_transform(module, TRANSFORM.format(steps="\n    ".join(steps)))
+    for generic in operations_named(module, "linalg.generic") if steps else ():
+        if MARK in generic.attributes:
+            del generic.attributes[MARK]
+
+
+def _match(number: int) -> str:
+    return (
+        f"%m{number} = transform.structured.match attributes {{{MARK} = {number} : i64}} in %root"
+        " : (!transform.any_op) -> !transform.any_op"
+    )
+
+
 def _with_windows(generic: ir.Operation) -> tuple[Callable[[], None] | None, Contraction | None]:
     """Return the contraction that a generic is with windows as views, and how to undo these."""
     if not _is_product(generic):
         return None, None
+    element = ir.MemRefType(generic.operands[2].type).element_type
+    if gather_windows(generic, simd_registers().bits // element.width):
+        return None, contraction(generic)
     undo = with_views(generic)
     loops = contraction(generic)
     if undo is None or (loops is not None and _has_contiguous_columns(generic, loops)):
         return undo, loops
     undo()
-    if loops is None or not with_even_columns(generic, loops.column):
-        return None, None
-    return with_views(generic), contraction(generic)
+    return None, None
 
 
 def contraction(generic: ir.Operation) -> Contraction | None:
@@ -141,6 +172,16 @@ def _narrow(value: ir.Value) -> ir.Value:
     return value if cast is None or cast.name not in WIDENING else cast.operands[0]
 
 
+def _put_columns_second(generic: ir.Operation, loops: Contraction) -> None:
+    """Swap the factors where the first one has the columns: upstream's outer products have the second's lanes."""
+    block = generic.regions[0].blocks[0]
+    columns = block.arguments[1 if loops.column in (plain_accesses(generic) or [])[1] else 0]
+    for step in block.operations:
+        product = step.operation
+        if product.name in SUMS.values() and _narrow(product.operands[0]) == columns:
+            product.operands[0], product.operands[1] = product.operands[1], product.operands[0]
+
+
 def _with_contiguous_right(generic: ir.Operation, loops: Contraction) -> ir.Operation:
     """Copy the operand that has the columns if these are not its innermost axis; return the generic."""
     maps, accesses = maps_of(generic), plain_accesses(generic)
@@ -199,10 +240,7 @@ _PROGRAM = """module attributes {{transform.with_named_sequence}} {{
 def _steps(number: int, loops: Contraction, threads: int) -> Iterator[str]:
     """Split a contraction into parts of whole tiles, and each part into chunks and tiles."""
     name = f"%m{number}"
-    yield (
-        f"{name} = transform.structured.match attributes {{{MARK} = {number} : i64}} in %root"
-        " : (!transform.any_op) -> !transform.any_op"
-    )
+    yield _match(number)
     lanes = simd_registers().bits // loops.bits
     columns = parts(loops.extents[loops.column], (*(size * lanes for size in widths()), 1))
     rows = parts(loops.extents[loops.row], (6, 1))
@@ -265,7 +303,14 @@ def _tiles(
     order = [loop for loop in range(len(sizes)) if loop not in (loops.row, loops.column, *loops.reduced)]
     inner = [1] * len(sizes)
     inner[loops.row], inner[loops.column] = row[1], column[1]
-    yield from _loops(f"t{label}", f"%o{label}", inner, [*order, loops.column, loops.row, *loops.reduced])
+    chunk = f"%o{label}"
+    block = _reduction_block(loops, column[1])
+    if block:
+        shared = [0] * len(sizes)
+        shared[loops.column], shared[loops.reduced[0]] = column[1], block
+        yield from _loops(f"b{label}", chunk, shared, [loops.column, loops.reduced[0]])
+        chunk = f"%b{label}"
+    yield from _loops(f"t{label}", chunk, inner, [*order, loops.column, loops.row, *loops.reduced])
     yield f"transform.structured.vectorize %t{label} : !transform.any_op"
 
 
@@ -273,11 +318,22 @@ def _chunk(loops: Contraction, row: tuple[int, int], column: tuple[int, int], th
     """Return a chunk's extent per loop, 0 for all: columns that fit the cache, and enough chunks."""
     reach = prod(loops.extents[loop] for loop in loops.reduced) * loops.bits // 8
     tiles = row[0] // row[1]
-    column_chunk = column[1] * _divisor(column[0] // column[1], max(1, CHUNK_BYTES // (reach * column[1])))
-    row_tiles = _divisor(tiles, 16 if threads == 1 else max(1, min(16, tiles // (2 * threads))))
+    column_chunk = column[1] * largest_divisor(column[0] // column[1], max(1, CHUNK_BYTES // (reach * column[1])))
+    row_tiles = largest_divisor(tiles, 16 if threads == 1 else max(1, min(16, tiles // (2 * threads))))
     sizes = [0 if loop in loops.reduced else 1 for loop in range(len(loops.extents))]
     sizes[loops.row], sizes[loops.column] = row[1] * row_tiles, column_chunk
     return sizes
+
+
+def _reduction_block(loops: Contraction, columns: int) -> int:
+    """Return how far the outermost reduction goes with right elements that stay in L1; 0 for all of it.
+
+    An extent without such divisors is one block: the sums of short blocks would be stored and loaded too often.
+    """
+    first, *rest = (loops.extents[loop] for loop in loops.reduced)
+    fits = max(1, BLOCK_BYTES // (prod(rest) * columns * loops.bits // 8))
+    block = largest_divisor(first, fits)
+    return 0 if fits >= first or 2 * block < fits else block
 
 
 def _loops(handle: str, operation: str, sizes: list[int], order: list[int]) -> Iterator[str]:
@@ -289,7 +345,3 @@ def _loops(handle: str, operation: str, sizes: list[int], order: list[int]) -> I
         f" interchange = {[*order, *(loop for loop in range(len(sizes)) if loop not in ranks)]}"
         f" : (!transform.any_op) -> ({', '.join(['!transform.any_op'] * (count + 1))})"
     )
-
-
-def _divisor(number: int, most: int) -> int:
-    return max(divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0)

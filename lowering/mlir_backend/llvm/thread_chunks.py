@@ -16,7 +16,7 @@ from mlirtri.lowering.toolchain.mlir_passes import Pass
 
 MARK = "mlirtri.chunks"
 
-_PROGRAM = """module attributes {{transform.with_named_sequence}} {{
+TRANSFORM = """module attributes {{transform.with_named_sequence}} {{
   transform.named_sequence @__transform_main(%root: !transform.any_op) {{
     {steps}
     transform.yield
@@ -39,7 +39,7 @@ def rewrite(module: ir.Module, threads: int) -> None:
             generic.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
             steps.append(_STEP.format(number=number, mark=MARK, sizes=sizes))
     if steps:
-        apply_transform(module, _PROGRAM.format(steps="\n    ".join(steps)))
+        apply_transform(module, TRANSFORM.format(steps="\n    ".join(steps)))
 
 
 def to_openmp(threads: int) -> tuple[Pass, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 
 from mlirtri.dialect.bindings.mlir import ir, memref
 from mlirtri.lowering.mlir_common.linalg_builder import dimensions as access_by
-from mlirtri.lowering.mlir_common.linalg_builder import generic as build_generic
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, loop_extents, maps_of, permute_loops, set_maps
 
 Term = tuple[int, int]
@@ -39,54 +38,6 @@ def with_views(generic: ir.Operation) -> Callable[[], None] | None:
             view.owner.operation.erase()
 
     return undo
-
-
-def with_even_columns(generic: ir.Operation, column: int) -> bool:
-    """Copy an operand that is read with a stride along `column`, so that this loop is contiguous.
-
-    The copy has an axis for the other loop of the sum, too, so overlapping elements are repeated. Returns whether there
-    was one.
-    """
-    maps = maps_of(generic)
-    for position, value in enumerate(generic.operands):
-        terms = _terms(maps[position].results[-1]) if len(maps[position].results) else None
-        if terms is None or len(terms) != 2 or not any(loop == column and factor > 1 for loop, factor in terms):
-            continue
-        other = next((loop for loop, _ in terms if loop != column), None)
-        if other is not None and _is_alone(maps[position], (column, other)):
-            _read_copy(generic, position, terms, (other, column))
-            return True
-    return False
-
-
-def _is_alone(access: ir.AffineMap, loops: tuple[int, int]) -> bool:
-    """Return whether only the last index uses these loops, and the others are sums of loops."""
-    sums = _sums(list(access.results)[:-1])
-    return sums is not None and not any(loop in loops for terms in sums for loop, _ in terms)
-
-
-def _read_copy(generic: ir.Operation, position: int, terms: list[Term], loops: tuple[int, int]) -> None:
-    """Replace an operand by a copy whose last axes are two loops, after its other axes."""
-    value, extents, factors = generic.operands[position], loop_extents(generic), dict(terms)
-    kind = value.type
-    maps = maps_of(generic)
-    outer, count = len(kind.shape) - 1, len(kind.shape) + 1
-    dimensions = [ir.AffineDimExpr.get(axis) for axis in range(count)]
-    first, second = (dimensions[outer + which] * factors[loop] for which, loop in enumerate(loops))
-    read = ir.AffineMap.get(count, 0, [*dimensions[:outer], first + second])
-    with ir.InsertionPoint(generic), generic.location:
-        sizes = [*kind.shape[:-1], *(extents[loop] for loop in loops)]
-        copy = memref.alloc(ir.MemRefType.get(sizes, kind.element_type), [], [])
-        build_generic(
-            [value], [copy], [read, ir.AffineMap.get_identity(count)], ["parallel"] * count,
-            lambda element, _: [element],
-        )  # fmt: skip
-    with ir.InsertionPoint.after(generic), generic.location:
-        memref.dealloc(copy)
-    generic.operands[position] = copy
-    dims = maps[position].n_dims
-    maps[position] = ir.AffineMap.get(dims, 0, [*list(maps[position].results)[:-1], *map(ir.AffineDimExpr.get, loops)])
-    set_maps(generic, maps)
 
 
 def order_loops(generic: ir.Operation, order: list[int], outer: int) -> None:
@@ -125,7 +76,7 @@ def _loop_dimensions(
         return None
     strides, offset = kind.get_strides_and_offset()
     is_wide = isinstance(kind.element_type, ir.F32Type | ir.F64Type)
-    sums = _sums(access.results)
+    sums = sums_of(access.results)
     if offset != 0 or not is_wide or sums is None or all(len(terms) == 1 for terms in sums):
         return None
     dimensions = []
@@ -147,12 +98,12 @@ def _terms(expression: ir.AffineExpr) -> list[Term] | None:
         factor = next((operand for operand in parts if isinstance(operand, ir.AffineConstantExpr)), None)
         return None if loop is None or factor is None else [(loop.position, factor.value)]
     if isinstance(expression, ir.AffineAddExpr):
-        parts = _sums((expression.lhs, expression.rhs))
+        parts = sums_of((expression.lhs, expression.rhs))
         return None if parts is None else [*parts[0], *parts[1]]
     return None
 
 
-def _sums(expressions: Iterable[ir.AffineExpr]) -> list[list[Term]] | None:
+def sums_of(expressions: Iterable[ir.AffineExpr]) -> list[list[Term]] | None:
     """Return each expression as a sum of loops; None where one is anything else."""
     sums = [_terms(expression) for expression in expressions]
     plain = [terms for terms in sums if terms is not None]
