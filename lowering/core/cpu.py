@@ -50,6 +50,11 @@ def _reported_sizes() -> dict[int, int]:
     return sizes
 
 
+def has_matrix_registers() -> bool:
+    """Return whether this CPU has AMX for bf16, and the system lets this process use it."""
+    return {"amx_tile", "amx_bf16"} <= cpu_flags()
+
+
 @dataclass(frozen=True)
 class Registers:
     """The vector registers of a CPU: their width in bits, and how many there are."""

@@ -20,7 +20,12 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.relax.product_operands import with_regions_of
 from mlirtri.lowering.relax.row_merging import is_view
 from mlirtri.lowering.schedule.fusable_forms import is_convolution, packs_filters
-from mlirtri.lowering.schedule.products.packed_weights import WeightLayout, filter_layout, weight_layout
+from mlirtri.lowering.schedule.products.packed_weights import (
+    WeightLayout,
+    filter_layout,
+    narrow_load,
+    weight_layout,
+)
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
 from mlirtri.lowering.tir.primfunc import LoopAxis, Statements, buffer, build, load, store
 from mlirtri.lowering.tir.product_recognition import OP_PATTERN, OPAQUE, Product, find_product
@@ -174,7 +179,8 @@ def _operand(function: PrimFunc, product: Product, weights: Collection[int], pro
     if products == 1 and packs_filters(product):
         candidates.append((product.left, filter_layout(product)))
     if not is_convolution(product):
-        candidates.append((product.right, weight_layout(product)))
+        right = narrow_load(product.right, product.dtype)
+        candidates.append((product.right if right is None else right, weight_layout(product)))
     for operand, layout in candidates:
         if layout is None or not isinstance(operand, TensorLoad) or _loads(function, operand.source) != 1:
             continue
@@ -227,8 +233,7 @@ def _pack_function(weight: Any, layout: WeightLayout, order: tuple[int, ...]) ->
     target = buffer("packed", layout.shape, dtype)
 
     def statements(variables: list[Any]) -> Statements:
-        vector, *reduced, lane = variables
-        column = vector * index(layout.lanes) + lane
+        column, reduced = layout.axes(variables)
         axes = [column, *reduced]
         value = load(source, [index(0) if axis < 0 else axes[axis] for axis in order])
         if layout.column.extent % layout.lanes:

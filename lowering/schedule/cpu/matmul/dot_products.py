@@ -19,9 +19,9 @@ from mlirtri.lowering.schedule.cpu.matmul.matrix_tile import (
     is_in_matrices,
     row_stride,
 )
-from mlirtri.lowering.tir.arithmetic import widened_bfloat16
+from mlirtri.lowering.schedule.products.packed_weights import narrow_load
 from mlirtri.lowering.tir.contraction import Axis, Contraction, Way
-from mlirtri.lowering.tir.statements import loads_in
+from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import ceil_div, quotient, replaced, sized
 from mlirtri.lowering.toolchain.tvm_names import (
     Expr,
@@ -29,7 +29,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     TensorLoad,
     Var,
     ir,
-    structural_equal,
     structural_walk,
     tirx,
 )
@@ -39,7 +38,7 @@ HALF, BYTE = "bfloat16", "int8"
 
 def in_groups(contraction: Contraction) -> Contraction:
     """Return the contraction over words along its innermost reduction axis, or itself where no instruction fits."""
-    left, right = (_narrow(operand, contraction.dtype) for operand in (contraction.left, contraction.right))
+    left, right = (narrow_load(operand, contraction.dtype) for operand in (contraction.left, contraction.right))
     if left is None or right is None:
         return contraction
     dtypes = {str(left.ty.dtype), str(right.ty.dtype)}
@@ -62,19 +61,6 @@ def _has_bytes() -> bool:
     return bool(cpu_features() & ({"avx512vnni"} if vector_bits() == 512 else {"avxvnni"}))
 
 
-def _narrow(operand: Any, dtype: str) -> Any:
-    """Return the load of bf16 or int8 that an operand widens to `dtype`; None for any other operand."""
-    loads = loads_in(operand)
-    if len(loads) != 1:
-        return None
-    [load] = loads
-    if str(load.ty.dtype) == HALF:
-        forms = [widened_bfloat16(tirx.reinterpret("uint16", load)), tirx.Cast(dtype, load)]
-    else:
-        forms = [load, tirx.Cast(dtype, load)]
-    return load if any(structural_equal(operand, form) for form in forms) else None
-
-
 def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: Any) -> Contraction:
     *outer, inner = contraction.reduced
     words = Axis(tirx.Var(inner.variable.name, "int64"), ceil_div(inner.extent, group))
@@ -91,8 +77,11 @@ def _by_words(contraction: Contraction, left: Any, right: Any, group: int, add: 
         simple = simple and (tirx.bitwise_xor(simple[0], signs), simple[1])
         signed = tirx.Cast("int32", tirx.reinterpret(BYTE, right))
         terms = (signed * tirx.IntImm("int32", -128), contraction.reduced)
+    copied = _packed_word(right, words.variable) if contraction.is_right_packed else _word(
+        right, inner, words.variable, group
+    )  # fmt: skip
     return replace(
-        contraction, reduced=(*outer, words), left=word, right=_word(right, inner, words.variable, group), add=add,
+        contraction, reduced=(*outer, words), left=word, right=copied, add=add,
         packs_left=not in_place, packs_right=True, column_terms=terms, simple_left=simple,
     )  # fmt: skip
 
@@ -104,6 +93,13 @@ def _may_end_inside(inner: Axis, group: int) -> bool:
 
 def _is_contiguous(load: TensorLoad, variable: Var) -> bool:
     return load.indices[-1].same_as(variable)
+
+
+def _packed_word(load: TensorLoad, word: Any) -> Any:
+    """Return a word of a weight that was packed in words."""
+    *outer, _, lane, _ = load.indices
+    pair = tirx.BufferLoad(load.source, [*outer, word, lane, tirx.Ramp(index(0), index(1), 2)])
+    return tirx.reinterpret("int32", tirx.reinterpret("uint16x2", pair))
 
 
 def _word_in_memory(load: TensorLoad, _inner: Axis, word: Any, group: int) -> Any:

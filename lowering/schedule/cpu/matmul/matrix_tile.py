@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from mlirtri.lowering.core.cpu import cpu_flags
+from mlirtri.lowering.core.cpu import has_matrix_registers
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import Cut, StaticTiles
 from mlirtri.lowering.schedule.cpu.matmul.tile import Tile
 from mlirtri.lowering.tir.contraction import Axis, Contraction, size_of
@@ -29,11 +29,6 @@ from mlirtri.lowering.toolchain.tvm_names import Expr, Stmt, TensorLoad, tirx
 SIDE = 16
 """Rows of a matrix register, and 32-bit words in one of its rows."""
 WORD_BYTES = 4
-
-
-def has_matrix_registers() -> bool:
-    """Return whether this CPU has AMX for bf16, and the system lets this process use it."""
-    return {"amx_tile", "amx_bf16"} <= cpu_flags()
 
 
 def is_in_matrices(contraction: Contraction) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from tolerances import within
@@ -68,6 +70,20 @@ def test_turned_operands_are_copied():
     kernel = mt.jit(lambda a, b: (a.T @ b.T).float())
     a, b = halves(70, 40), halves(50, 70)
     check(kernel, lambda a, b: a.T @ b.T, 70, a, b)
+
+
+@needs_registers
+@pytest.mark.parametrize("columns", [70, 64])
+def test_bound_weights_are_packed_once(columns):
+    net = torch.nn.Linear(100, columns).requires_grad_(False)
+    net.weight.copy_(random(columns, 100))
+    net, x = net.bfloat16(), halves(2, 19, 100)
+    kernel = mt.from_torch(net, (x,)).compile()
+    scheduled = kernel.ir["scheduled"]
+    assert CALL in scheduled
+    assert "pack_weight" in scheduled
+    assert "right = T.alloc_buffer" not in scheduled
+    check(kernel, copy.deepcopy(net).double(), 100, x)
 
 
 def test_a_cpu_without_them_has_tiles_of_vectors(monkeypatch):
