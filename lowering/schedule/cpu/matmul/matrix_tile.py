@@ -6,8 +6,8 @@ vectors of columns of the right one. A function in LLVM IR computes the sums of 
     finished = left[rows, words] * right[vectors, words, lanes]        in up to four matrix registers
     stores of finished
 
-The function configures the registers, and releases them at its end. The last words of a sum, fewer than an instruction
-takes, have a function of their own, that adds to the sums.
+A task configures the registers for all of its tiles, and releases them at its end. The last words of a sum, fewer than
+an instruction takes, have a function of their own, that adds to the sums: then each function configures them anew.
 """
 
 from __future__ import annotations
@@ -66,6 +66,12 @@ def _dimension(load: TensorLoad, axis: Axis) -> int | None:
 class MatrixTile(Tile):
     """Writes the statements of one tile: a call that computes its sums, and their stores."""
 
+    @classmethod
+    def around(cls, contraction: Contraction, tallest: int, task: Stmt) -> Stmt:
+        if size_of(contraction.reduced) % SIDE:
+            return task
+        return sequence(_called(f"{_CONFIGURE}_{_height(tallest)}"), task, _called(_RELEASE))
+
     def body(self) -> Stmt:
         words = size_of(self.contraction.reduced)
         whole, remaining = divmod(words, SIDE)
@@ -91,9 +97,11 @@ class MatrixTile(Tile):
         panel = size_of(contraction.reduced) * SIDE * WORD_BYTES
         width = int(self.finished.ty.shape[1]) * WORD_BYTES
         strides = self._left_bytes(), panel, width
-        function = _Sums(position.rows, position.vectors, words, steps, int(adds), *strides)
+        height, is_alone = _height(int(self.finished.ty.shape[0])), size_of(contraction.reduced) % SIDE > 0
+        shape = position.rows, height, position.vectors, words, steps
+        function = _Sums(*shape, int(adds), int(is_alone), *strides)
         operands = left, right, tirx.BufferLoad(self.finished, [index(0), index(0)])
-        return tirx.Evaluate(tirx.call_extern("int32", function.name, *map(tirx.address_of, operands)))
+        return _called(function.name, *map(tirx.address_of, operands))
 
     def _left_bytes(self) -> int:
         """Return the bytes from one row of the left operand to the next."""
@@ -112,6 +120,25 @@ def _element(operand: Expr) -> TensorLoad:
 
 
 _NAME = "mlirtri_bfloat16_tile"
+_CONFIGURE, _RELEASE = "mlirtri_bfloat16_configure", "mlirtri_bfloat16_release"
+
+
+def _called(name: str, *arguments: Expr) -> Stmt:
+    return tirx.Evaluate(tirx.call_extern("int32", name, *arguments))
+
+
+def _height(rows: int) -> int:
+    """Return the rows of a register, of the one or the two that the tallest tile has."""
+    return rows if rows <= SIDE else -(-rows // 2)
+
+
+def _shapes(height: int, words: int) -> str:
+    """Return the configuration: the number of the palette, bytes of a row and rows of each of eight registers."""
+    row_bytes = SIDE * WORD_BYTES
+    shapes = [(row_bytes, height)] * 4 + [(words * WORD_BYTES, height)] * 2 + [(row_bytes, words)] * 2
+    layout = struct.pack("<B15x8H16x8B8x", 1, *(size for size, _ in shapes), *(rows for _, rows in shapes))
+    text = "".join(f"\\{byte:02X}" for byte in layout)
+    return f'private constant [64 x i8] c"{text}"'
 
 
 @dataclass(frozen=True)
@@ -119,12 +146,16 @@ class _Sums:
     """The function that computes the sums of a tile, all of whose sizes are constants in its name."""
 
     rows: int
+    height: int
+    """Rows of a register. Two of them overlap where the tile has fewer rows than both."""
     vectors: int
     words: int
     """Words of the sum that one instruction takes, in each of `steps`."""
     steps: int
     adds: int
     """Whether the products are added to sums in memory."""
+    is_alone: int
+    """Whether it configures the registers and releases them."""
     left_bytes: int
     """From one row of the left operand to the next."""
     right_bytes: int
@@ -145,30 +176,17 @@ class _Sums:
             f"ptr @{self.name}.shapes, ptr %left, ptr %right, i64 {self.steps}"
         )
         return f"""
-@{self.name}.shapes = private constant [64 x i8] c"{self._shapes()}"
+@{self.name}.shapes = {_shapes(self.height, self.words)}
 define linkonce_odr i32 @{self.name}(ptr %left, ptr %right, ptr %sums) alwaysinline {{
   %ends = call {{ ptr, ptr, i64 }} asm sideeffect "{text}", "{operands}"({values})
   ret i32 0
 }}
 """
 
-    def _height(self) -> int:
-        """Return the rows of a register. Two of them overlap where they must, so that they have the same height."""
-        return self.rows if self.rows <= SIDE else -(-self.rows // 2)
-
-    def _shapes(self) -> str:
-        """Return the configuration: the number of the palette, bytes of a row and rows of each of eight registers."""
-        row_bytes, words = SIDE * WORD_BYTES, self.words
-        shapes = (
-            [(row_bytes, self._height())] * 4 + [(words * WORD_BYTES, self._height())] * 2 + [(row_bytes, words)] * 2
-        )
-        layout = struct.pack("<B15x8H16x8B8x", 1, *(size for size, _ in shapes), *(rows for _, rows in shapes))
-        return "".join(f"\\{byte:02X}" for byte in layout)
-
     def _instructions(self) -> list[str]:
         """Return the code: sums in tmm0 to tmm3, left operands in tmm4 and tmm5, right ones in tmm6 and tmm7."""
         left, right, steps, sums, left_stride, lanes, sums_stride, shapes = (f"${number}" for number in range(8))
-        firsts = sorted({0, self.rows - self._height()})
+        firsts = sorted({0, self.rows - self.height})
         memory = {
             (row, vector): f"{first * self.sums_bytes + vector * SIDE * WORD_BYTES}({sums},{sums_stride})"
             for row, first in enumerate(firsts)
@@ -193,10 +211,25 @@ define linkonce_odr i32 @{self.name}(ptr %left, ptr %right, ptr %sums) alwaysinl
             "jnz 1b",
         ]
         stores = [f"tilestored {register}, {memory[block]}" for block, register in registers.items()]
-        return [f"ldtilecfg ({shapes})", *start, "1:", *step, *next_step, *stores, "tilerelease"]
+        code = [*start, "1:", *step, *next_step, *stores]
+        return [f"ldtilecfg ({shapes})", *code, "tilerelease"] if self.is_alone else code
 
 
 def function_in_llvm(name: str) -> str:
-    """Return the LLVM IR of the function that a tile calls; empty for another name."""
-    match = re.fullmatch(_NAME + r"((?:_\d+){8})", name)
+    """Return the LLVM IR of a function that a tile or a task calls; empty for another name."""
+    if name == _RELEASE:
+        return _assembly(name, 'asm sideeffect "tilerelease", "~{memory}"()')
+    if match := re.fullmatch(_CONFIGURE + r"_(\d+)", name):
+        code = f'asm sideeffect "ldtilecfg ($0)", "r,~{{memory}}"(ptr @{name}.shapes)'
+        return f"@{name}.shapes = {_shapes(int(match.group(1)), SIDE)}" + _assembly(name, code)
+    match = re.fullmatch(_NAME + r"((?:_\d+){10})", name)
     return _Sums(*map(int, match.group(1)[1:].split("_"))).in_llvm() if match else ""
+
+
+def _assembly(name: str, code: str) -> str:
+    return f"""
+define linkonce_odr i32 @{name}() alwaysinline {{
+  call void {code}
+  ret i32 0
+}}
+"""

@@ -236,7 +236,7 @@ class _Nest:
         values = axis_values(self.contraction.batch, quotient(remaining, self.column_chunks))
         body = for_loop("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
         allocations = [tirx.AllocBuffer(buffer) for buffer in (self.sums, self.finished) if buffer is not None]
-        return sequence(*allocations, body)
+        return sequence(*allocations, self.kind.around(self.contraction, self.tiles.rows.size, body))
 
     def statement(self, kind: Any = None) -> Any:
         if kind is None and isinstance(self.work, int):

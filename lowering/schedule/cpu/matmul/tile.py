@@ -92,6 +92,11 @@ class Tile:
         ]  # fmt: skip
         """Per vector of columns, one vector for each row: registers, once the loops over rows are unrolled."""
 
+    @classmethod
+    def around(cls, _contraction: Contraction, _tallest: int, task: Stmt) -> Stmt:
+        """Return a task of tiles with what its tiles share before and after it."""
+        return task
+
     def body(self) -> Stmt:
         statements = [tirx.AllocBuffer(buffer) for buffer in self.sums]
         statements += [self._initial_sums(), self._reduction(), self._final_statements()]
