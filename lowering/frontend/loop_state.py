@@ -38,14 +38,11 @@ class LoopState:
         """Whether at least one iteration runs."""
         self.b, self.scope = context.b, context.scope
         self.serial = self.b.memory.serial
-        head = [node.target] if isinstance(node, ast.For) else [node.test]
-        stores = stored([*head, *node.body])
-        self.changed = {name for name in stores if not has_memory(self.scope.locals.get(name))} | rebound(
-            [*head, *node.body]
-        )
+        statements = [node.target if isinstance(node, ast.For) else node.test, *node.body]
+        self.changed = {name for name in stored(statements) if not has_memory(self.scope.locals.get(name))}
+        self.changed |= rebound(statements) | plan.referenced
         self.always = stored(node.test) if isinstance(node, ast.While) else set()
         """Names that the first evaluation of the condition assigns."""
-        self.changed |= plan.referenced
         self.outer_names = frozenset(self.scope.locals)
         # Macros before the loop may have assigned a name that the body only reads.
         self.referenced_before, self.scope.referenced = self.scope.referenced, set()

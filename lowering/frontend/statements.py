@@ -353,7 +353,7 @@ def _check_identity(context: FunctionContext, name: str, old: TriValue, node: as
         others = " and ".join(map(repr, context.other_names(name, storage))) or "a name of the calling function"
         raise UnsupportedSyntaxError(
             f"{name!r} is a number or a rank-0 array, depending on what ran before, and {others} may be the same array",
-            help=f"write `{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} …`, which makes a new one",
+            help=f"write `{_as_assignment(node)}`, which makes a new one",
         )
 
 
@@ -364,11 +364,9 @@ def _update_array(context: FunctionContext, old: TriValue, new: Any, node: ast.A
         if isinstance(target, ast.Name) and names.get(target.id) is old:
             names[target.id] = with_memory(new)
             return
-        name = ast.unparse(target)
         raise UnsupportedSyntaxError(
-            f"`{ast.unparse(node)}` would write into memory that {name!r} shares with an argument",
-            help=f"write `{name} = {name} {OPERATOR_SIGNS.get(type(node.op), '…')} {ast.unparse(node.value)}`, "
-            "which makes a new number, or pass an array of one element",
+            f"`{ast.unparse(node)}` would write into memory that {ast.unparse(target)!r} shares with an argument",
+            help=f"write `{_as_assignment(node)}`, which makes a new number, or pass an array of one element",
         )
     _check_update(b, old, new, node)
     b.memory.write(b.tri, old.origin, b.tri.cast(b.tensor(new), old.type.dtype))
@@ -388,10 +386,9 @@ def _check_update(b: Language, old: TriValue, new: Any, node: ast.AugAssign) -> 
         )
 
 
-OPERATOR_SIGNS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-    ast.MatMult: "@", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>",
-}  # fmt: skip
+def _as_assignment(node: ast.AugAssign) -> str:
+    """Return ``x = x + y`` for ``x += y``."""
+    return f"{ast.unparse(node.target)} = {ast.unparse(ast.BinOp(node.target, node.op, node.value))}"
 
 
 def _may_be_equal(shape: tuple[int | Size, ...], other: tuple[int | Size, ...]) -> bool:
