@@ -92,7 +92,9 @@ LAYERS = (
             ),
             "lowering.importers": "lowering.importers.normalize",
             "lowering.importers.from_torch.tracing": "",
-            "lowering.importers.from_torch": "dialect.scalar lowering.importers.normalize",
+            "lowering.importers.from_torch": (
+                "dialect.scalar lowering.frontend lowering.importers.normalize lowering.linalg"
+            ),
             "lowering.importers.from_torch.decompositions.complex_numbers": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions.elementwise": (
                 "lowering.importers.from_torch lowering.importers.from_torch.decompositions.complex_numbers "
@@ -101,7 +103,9 @@ LAYERS = (
             "lowering.importers.from_torch.decompositions.images": (
                 "lowering.importers.from_torch lowering.special_functions"
             ),
-            "lowering.importers.from_torch.decompositions.matrices": "lowering.importers.from_torch",
+            "lowering.importers.from_torch.decompositions.matrices": (
+                "lowering.frontend.library_functions lowering.importers.from_torch"
+            ),
             "lowering.importers.from_torch.decompositions.networks": "lowering.importers.from_torch",
             "lowering.importers.from_torch.decompositions": (
                 "lowering.importers.from_torch lowering.importers.from_torch.decompositions.complex_numbers "

@@ -21,5 +21,5 @@ Read in this order:
   interpolation, samples. `torch_pools.py`: its pools with positions, and their inverses. `torch_statistics.py`: its
   statistics, comparisons and arrangements. `torch_matrices.py`: its linear algebra, recurrent cells and other networks.
 
-Imported by `lowering.frontend`, and `inlined` by `mlirtri.pages`.
+Imported by `lowering.frontend`, decompositions of torch programs, and `inlined` by `mlirtri.pages`.
 """

@@ -26,36 +26,53 @@ def inexact(a):
     return a.astype(np.float64)
 
 
+def magnitudes(a):
+    """Return absolute values; of complex elements |re| + |im|, by which LAPACK chooses pivots."""
+    return np.abs(np.real(a)) + np.abs(np.imag(a)) if a.dtype.is_complex else np.abs(a)
+
+
 def factored(a):
-    """Factorise `a` in place (LU, partial pivoting); return the permutation, its sign, and whether a pivot is zero."""
-    n = a.shape[0]
-    order = np.arange(n)
-    sign = 1.0
-    singular = False
-    for k in range(n):
-        pivot = k + np.argmax(np.abs(a[k:, k]))
+    """Factorise `a` in place (LU, partial pivoting); return the rows' order, the pivots, and the first zero pivot.
+
+    Pivots count rows from 1, as LAPACK's do. The last result is 0 if no pivot is zero.
+    """
+    count = min(a.shape[0], a.shape[1])
+    order = np.arange(a.shape[0])
+    pivots = np.zeros(count, np.int32)
+    info = 0
+    for k in range(count):
+        pivot = k + np.argmax(magnitudes(a[k:, k]))
+        pivots[k] = pivot + 1
         if pivot != k:
             row = a[k].copy()
             a[k] = a[pivot]
             a[pivot] = row
-            # In torch's semantics an element is a view.
-            swapped = order[k].copy()
-            order[k] = order[pivot]
-            order[pivot] = swapped
-            sign = -sign
-        if a[k, k] == 0:
-            singular = True
-        else:
+            swap(order, k, pivot)
+        if a[k, k] != 0:
             a[k + 1 :, k] /= a[k, k]
             a[k + 1 :, k + 1 :] -= a[k + 1 :, k : k + 1] * a[k, k + 1 :]
-    return order, sign, singular
+        elif info == 0:
+            info = k + 1
+    return order, pivots, info
+
+
+def swap(order, i, j):
+    # In torch's semantics an element is a view.
+    swapped = order[i].copy()
+    order[i] = order[j]
+    order[j] = swapped
+
+
+def sign_of(pivots):
+    """Return the sign of the permutation that LAPACK's pivots describe."""
+    return 1 - 2 * (np.count_nonzero(pivots != np.arange(1, pivots.shape[0] + 1)) % 2)
 
 
 def solved(a, b):
     """Return the solution of one system; b has one or more columns."""
     lu = inexact(a)
-    order, _, singular = factored(lu)
-    require(not singular, "Singular matrix")
+    order, _, info = factored(lu)
+    require(info == 0, "Singular matrix")
     x = (b * np.ones(1, lu.dtype))[order]
     n = lu.shape[0]
     for k in range(1, n):
@@ -122,30 +139,34 @@ def det(a):
     if a.ndim > 2:
         return each(a, lambda matrix: (det(matrix),), [()], [inexact(a).dtype])[0]
     lu = inexact(a)
-    _, sign, _ = factored(lu)
-    return (np.diagonal(lu).prod() * sign).astype(lu.dtype)
+    _, pivots, _ = factored(lu)
+    return (np.diagonal(lu).prod() * sign_of(pivots)).astype(lu.dtype)
 
 
 def cholesky(a):
     square(a)
     if a.ndim > 2:
         return each(a, lambda matrix: (cholesky(matrix),), [a.shape[-2:]], [inexact(a).dtype])[0]
-    n = a.shape[0]
-    matrix = inexact(a)
+    lower, info = root(inexact(a))
+    require(info == 0, "Matrix is not positive definite")
+    return lower
+
+
+def root(matrix):
+    """Return the Cholesky factor, and the first row whose pivot is not positive, from 1, or 0."""
     lower = np.zeros_like(matrix)
-    positive = True
-    for j in range(n):
+    info = 0
+    for j in range(matrix.shape[0]):
         row = np.conj(lower[j, :j])
         diagonal = np.real(matrix[j, j] - lower[j, :j] @ row)
         if diagonal > 0:
             pivot = np.sqrt(diagonal)
         else:
-            positive = False
             pivot = diagonal * 0 + 1
+            info = j + 1 if info == 0 else info
         lower[j, j] = pivot
         lower[j + 1 :, j] = (matrix[j + 1 :, j] - lower[j + 1 :, :j] @ row) / pivot
-    require(positive, "Matrix is not positive definite")
-    return lower
+    return lower, info
 
 
 def square(a):
@@ -158,6 +179,39 @@ def refuse(message: str) -> None:
 
 
 refuse.__mlirtri_name__ = "mlirtri.refuse"  # type: ignore[attr-defined]
+
+# --- what decompositions of torch programs call ----------------------------------------------------------------------
+
+
+def lu(a):
+    """Return the packed factors of matrices, the rows' order, the pivots, and the first zero pivot, as `factored`."""
+    rows, columns = a.shape[-2:]
+
+    def factors(matrix):
+        packed = matrix.copy()
+        order, pivots, info = factored(packed)
+        return packed, order, pivots, info
+
+    shapes = [(rows, columns), (rows,), (min(rows, columns),), ()]
+    return each(a, factors, shapes, [a.dtype, np.int64, np.int32, np.int32])
+
+
+def row_order(pivots, rows):
+    """Return the permutations of rows that LAPACK's pivots describe."""
+
+    def order_of(column):
+        order = np.arange(rows)
+        for k in range(column.shape[0]):
+            swap(order, k, column[k, 0] - 1)
+        return (order,)
+
+    return each(pivots[..., None], order_of, [(rows,)], [np.int64])[0]
+
+
+def cholesky_ex(a):
+    """Return the Cholesky factors of matrices, and what `root` tells of each."""
+    return each(a, root, [a.shape[-2:], ()], [a.dtype, np.int32])
+
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "numpy.linalg.inv": inv, "numpy.linalg.det": det, "numpy.linalg.solve": solve, "numpy.linalg.cholesky": cholesky,

@@ -19,6 +19,7 @@ from mlirtri.lowering.frontend.library_functions.linear_algebra import (
     inv,
     refuse,
     require,
+    sign_of,
     square,
 )
 
@@ -350,11 +351,11 @@ def slogdet(a):
     if a.ndim > 2:
         return each(a, slogdet, [(), ()], [inexact(a).dtype, moduli(a)])
     lu = matrix(a)
-    _, swaps, _ = factored(lu)
+    _, pivots, _ = factored(lu)
     diagonal = np.diagonal(lu)
     sizes = np.abs(diagonal)
     is_zero = np.any(sizes == 0)
-    sign = np.prod(diagonal / np.where(sizes == 0, 1, sizes)) * swaps
+    sign = np.prod(diagonal / np.where(sizes == 0, 1, sizes)) * sign_of(pivots)
     total = np.sum(np.log(np.where(sizes == 0, 1, sizes)))
     return np.where(is_zero, 0, sign).astype(lu.dtype), np.where(is_zero, -np.inf, total).astype(sizes.dtype)
 

@@ -55,19 +55,22 @@ def vander(x, *, N=None):
 
 
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
-    if not left:
-        swapped = solve_triangular(
-            np.swapaxes(A, -1, -2), np.swapaxes(B, -1, -2), upper=not upper, unitriangular=unitriangular
-        )
-        return np.swapaxes(swapped, -1, -2)
-    n = A.shape[-1]
     batch = np.broadcast_shapes(A.shape[:-2], B.shape[:-2])
-    x = np.broadcast_to(B, [*batch, *B.shape[-2:]]).copy()
+    return substituted(A, np.broadcast_to(B, [*batch, *B.shape[-2:]]), upper, left, unitriangular)
+
+
+def substituted(a, b, upper, left, unitriangular):
+    """Return the solutions by substitution, of the shape of `b`."""
+    if not left:
+        swapped = substituted(np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2), not upper, True, unitriangular)
+        return np.swapaxes(swapped, -1, -2)
+    n = a.shape[-1]
+    x = b.copy()
     for step in range(n):
         k = n - 1 - step if upper else step
         known = slice(k + 1, n) if upper else slice(0, k)
-        row = x[..., k, :] - np.matmul(A[..., k : k + 1, known], x[..., known, :])[..., 0, :]
-        x[..., k, :] = row if unitriangular else row / A[..., k, k][..., None]
+        row = x[..., k, :] - np.matmul(a[..., k : k + 1, known], x[..., known, :])[..., 0, :]
+        x[..., k, :] = row if unitriangular else row / a[..., k, k][..., None]
     return x
 
 

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.importers.normalize.inline_entry import INLINE
 from mlirtri.lowering.mlir_common.cloning import inlined, replace
+from mlirtri.lowering.toolchain.mlir_passes import run_passes
 
 if TYPE_CHECKING:
     from mlirtri.lowering.importers.from_torch.graph_to_torch import TorchGraph
@@ -67,6 +69,8 @@ def _lowered(
     own = with_fields(context, kernel=f"lapack_{routine}", passes={})
     graph = _traced(routine, options, kinds)
     module = torch_to_linalg.to_linalg(graph_to_torch.lower(graph, own), own)
+    with module.context:
+        run_passes(module, INLINE, own)
     return str(module)
 
 

@@ -8,6 +8,7 @@ at once, each with the user's line. Before the import, `tracing` and `decomposit
 - `graph_to_torch.py`: torch.fx to the torch dialect
 - `control_flow.py`: `torch.cond`, and captured tensors of `torch.while_loop`
 - `kernel_calls.py`: operators that are kernels in Python, as calls of functions in linalg
+- `library_kernels.py`: such operators of the kernels' library, which decompositions call
 - `torch_to_linalg.py`: the torch dialect to linalg; it runs the three rewrites below
 - `repairs.py`: loops and operators that torch-mlir lowers incorrectly
 - `unsigned_integers.py`: unsigned arithmetic in wider signed integers

@@ -19,6 +19,7 @@ from mlirtri.errors import KernelError, Span, UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_torch.control_flow import carry_captured_tensors, with_branches
 from mlirtri.lowering.importers.from_torch.kernel_calls import KernelCall, known_size, with_kernels
+from mlirtri.lowering.importers.from_torch.library_kernels import library_calls
 from mlirtri.lowering.mlir_common.attributes import BOUND, DTYPE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_common.reading import symbol_name
 
@@ -57,7 +58,9 @@ def lower(graph: TorchGraph, context: CompileContext) -> ir.Module:
     load_torch(module_context)
     importer_class, node_class, cache_class = torch_importer()
     module = ir.Module.create(ir.Location.unknown(module_context))
-    nodes = with_kernels(with_branches(node_class), graph.kernels)
+    nodes = with_kernels(
+        with_branches(node_class), {**graph.kernels, **library_calls(graph.module.graph, context.target)}
+    )
     importer = importer_class(module=module, config_check=False, graph_node_importer_cls=nodes)
     cache = _locating_cache(cache_class)(module_context)
     # The importer takes locations from this object only.

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from mlirtri.dialect.bindings.locations import location_of
-from mlirtri.dialect.bindings.mlir import arith, ir, tensor
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, tensor
 from mlirtri.errors import name_of_error
 from mlirtri.lowering.core.interface import RuntimeCheck
 from mlirtri.lowering.mlir_common.aliasing import terminator
@@ -99,8 +99,22 @@ def _added(module: ir.Module, call: KernelCall) -> ir.Operation:
     function.attributes["sym_name"] = ir.StringAttr.get(name)
     function.attributes["sym_visibility"] = ir.StringAttr.get("private")
     function.attributes[KERNEL] = ir.UnitAttr.get()
+    _build_complex_constants(function)
     _assert(function, call)
     return function
+
+
+def _build_complex_constants(function: ir.Operation) -> None:
+    """Replace constants of complex numbers, which torch-mlir's pipeline refuses, by their parts."""
+    for operation in all_operations_in(function):
+        if operation.name != "complex.constant":
+            continue
+        type_ = operation.results[0].type
+        with operation.location, ir.InsertionPoint(operation):
+            parts = [arith.constant(type_.element_type, part.value) for part in operation.attributes["value"]]
+            number = ir.Operation.create("complex.create", [type_], parts).result
+        operation.results[0].replace_all_uses_with(number)
+        operation.erase()
 
 
 def _assert(function: ir.Operation, call: KernelCall) -> None:

@@ -1,4 +1,4 @@
-"""torch.linalg through from_torch, which are loops over columns, against eager; and loops that torch-mlir loses."""
+"""torch.linalg through from_torch, against eager; and loops that torch-mlir loses."""
 
 from __future__ import annotations
 
@@ -105,6 +105,17 @@ def test_matrices_without_a_solution_are_refused(function, matrix, message):
     kernel = mt.from_torch(lambda a: function(a), (matrix,)).compile(pipeline="mlir")
     with pytest.raises(ProgramAssertionError, match=message):
         kernel(matrix)
+
+
+def test_batches_of_run_time_size_and_complex_pivots():
+    def f(a):
+        z = torch.complex(a, a.mT)
+        return torch.linalg.solve(a, a[..., :1]), torch.linalg.lu_factor_ex(z)[:2]
+
+    sizes = ({0: torch.export.Dim("count", min=2)},)
+    kernel = mt.from_torch(f, (A,), dynamic_shapes=sizes).compile(pipeline="mlir")
+    a = torch.cat([A, A.mT])[1:]
+    torch.testing.assert_close(kernel(a), f(a))
 
 
 class Doubled(torch.nn.Module):

@@ -6,7 +6,8 @@ package around this one imports every module.
 
 - `matrix_products.py`: products of matrices and vectors, by dtype; `experts.py`: products of groups of rows
 - `norms.py`: norms of vectors and matrices, distances
-- `linear_algebra.py`: LU, Cholesky, QR, solving, inverses, determinants; `householder.py`: reflectors
+- `linear_algebra.py`: LU, Cholesky, solving, inverses, determinants, by calls of the library of kernels
+- `householder.py`: QR, and operators on its reflections
 - `spectra.py`: eigenvalues, singular values, pseudo-inverses, exponentials
 - `lapack.py`: what routines of LAPACK return, for programs that call them
 - `fourier.py`: discrete Fourier transforms

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import torch
 
 from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, Results, Scalar, decomposes, while_loop
-from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import DTYPES, qr
+from mlirtri.lowering.importers.from_torch.decompositions.matrices.householder import qr
+from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import DTYPES
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
