@@ -83,6 +83,23 @@ func.func @columns(%a: memref<16x8xf32>, %b: memref<8xf32>) {
 
 // -----
 
+// join-reductions: a sum of all elements of an open matrix has one loop, in chunks.
+// CHECK-LABEL: func.func @open_total
+// CHECK: %[[FLAT:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%{{.*}}], strides: [1]
+// CHECK: scf.parallel
+// CHECK: memref.load %[[FLAT]][
+func.func @open_total(%a: memref<?x?xf32>, %b: memref<f32>) {
+  linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> ()>], iterator_types = ["reduction", "reduction"]}
+     ins(%a : memref<?x?xf32>) outs(%b : memref<f32>) {
+  ^bb0(%p: f32, %o: f32):
+    %q = arith.addf %o, %p : f32
+    linalg.yield %q : f32
+  }
+  return
+}
+
+// -----
+
 // loops-in-chunks: 64 chunks of a sum, and pairs of their sums.
 // CHECK-LABEL: func.func @total
 // CHECK: memref.alloca() : memref<64xf32>

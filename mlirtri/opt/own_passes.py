@@ -139,6 +139,7 @@ REWRITES = {
         {"only_dynamic": _switch}, {"only_dynamic": False},
     ),
     "order-loops": OwnPass(f"{_LOOPS}.order", "rewrite", "loops are ordered by their strides"),
+    "join-reductions": OwnPass(f"{_LOOPS}.joined_reductions", "rewrite", "sums over several open axes have one loop"),
     "structured-to-loops": OwnPass(f"{_LOOPS}.structured", "rewrite", "structured operations become scf loops"),
     "forward-copies": OwnPass(f"{_LOOPS}.copies", "rewrite", "loads from a copy read what was copied"),
     "private-arrays": OwnPass(f"{_LOOPS}.private_arrays", "rewrite", "arrays of one iteration become its own"),

@@ -20,6 +20,7 @@ from mlirtri.lowering.bridge.loops.values import LoopValues, Scalar, part_dtypes
 from mlirtri.lowering.bridge.scalar.body import repetitions
 from mlirtri.lowering.bridge.scalar.integers import integer_power
 from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES, literal
+from mlirtri.lowering.mlir_common.attributes import JOINED
 from mlirtri.lowering.mlir_common.reading import kept_axes, reassociation_of
 from mlirtri.lowering.tir.bfloat16_storage import bits_dtype
 from mlirtri.lowering.tir.primfunc import Names
@@ -251,6 +252,16 @@ def _subview(translation, operation):
 def _collapse(translation, operation):
     source = translation.memories[operation.operands[0]]
     translation.memories[operation.results[0]] = loop_memory.collapsed(source, reassociation_of(operation))
+
+
+@rule("memref.reinterpret_cast")
+def _joined(translation, operation):
+    """Define a view that has the last axes of a row-major array as one, which is all that lowering to loops makes."""
+    if JOINED not in operation.attributes:
+        raise UnsupportedOperationError("a view of memory with sizes and strides of its own")
+    source, [result] = translation.memories[operation.operands[0]], operation.results
+    count = len(source.sizes) - result.type.rank + 1
+    translation.memories[result] = loop_memory.joined(source, count)
 
 
 @rule("memref.expand_shape")

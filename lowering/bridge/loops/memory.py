@@ -113,6 +113,16 @@ def collapsed(source: Memory, groups: Sequence[Sequence[int]]) -> Memory:
     return source.view(sizes, to_source)
 
 
+def joined(source: Memory, count: int) -> Memory:
+    """Join the last `count` axes of a row-major array; its last index alone goes through them, without quotients."""
+    kept = len(source.sizes) - count
+
+    def to_source(indices: Indices) -> Indices:
+        return [*indices[:kept], *[index(0)] * (count - 1), indices[-1]]
+
+    return source.view([*source.sizes[:kept], _size(source.sizes[kept:])], to_source)
+
+
 def expanded(source: Memory, groups: Sequence[Sequence[int]], sizes: Sequence[Extent]) -> Memory:
     """Expand each axis into a group of axes of the given sizes."""
 

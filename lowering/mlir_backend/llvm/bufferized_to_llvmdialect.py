@@ -23,7 +23,7 @@ from mlirtri.lowering.mlir_backend.llvm import (
     thread_chunks,
     vector_transposes,
 )
-from mlirtri.lowering.mlir_backend.loops import argmax, order
+from mlirtri.lowering.mlir_backend.loops import argmax, joined_reductions, order
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TO_GENERIC, lower_to_loops
 from mlirtri.lowering.mlir_common import narrow_floats
 from mlirtri.lowering.mlir_common.attributes import noted_strides
@@ -97,6 +97,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             )
             run_passes(module, TO_GENERIC, context)
             run_rewrite("order-loops", order.rewrite, module, context)
+            run_rewrite("join-reductions", joined_reductions.rewrite, module, context)
             run_rewrite("chunks-for-threads", lambda module: thread_chunks.rewrite(module, threads), module, context)
             if threads > 1:
                 run_passes(module, thread_chunks.to_openmp(threads), context)

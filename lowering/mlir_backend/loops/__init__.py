@@ -8,7 +8,8 @@ Read in this order:
 
 - `bufferized_to_loops.py`: the entry point. `selected_buffers.py`: selects of buffers become branches.
 - `argmax.py`: argmax and argmin as two reductions that LLVM can vectorise.
-- `order.py`: the loop order of reductions. `structured.py`: one loop nest per `linalg.generic`.
+- `order.py`: the loop order of reductions. `joined_reductions.py`: one loop of reductions over several open axes.
+- `structured.py`: one loop nest per `linalg.generic`.
 - `copies.py`: removes copies of buffers that are not needed once the operations around them are loops.
 - `private_arrays.py`: allocates in a parallel loop what only its iterations use.
 - `reduction_chunks.py`: loops in chunks for threads, with partial results. `carried_reductions.py`: which loop-carried

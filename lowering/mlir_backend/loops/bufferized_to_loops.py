@@ -15,6 +15,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir_backend.loops import (
     argmax,
     copies,
+    joined_reductions,
     order,
     private_arrays,
     reduction_chunks,
@@ -45,7 +46,7 @@ TIDY_CHUNKS = (
 
 def lower_to_loops(module: ir.Module, context: CompileContext, threads: int = 1) -> ir.Module:
     """Lower `module` in place, with chunks for that many threads; raises `PassFailedError`."""
-    to_loops(module, context)
+    to_loops(module, context, joins_reductions=not context.target.is_cuda)
     with module.context, ir.Location.unknown():
         chunks = partial(reduction_chunks.rewrite, threads=threads, on_device=context.target.is_cuda)
         run_rewrite("loops-in-chunks", chunks, module, context)
@@ -53,7 +54,7 @@ def lower_to_loops(module: ir.Module, context: CompileContext, threads: int = 1)
     return module
 
 
-def to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
+def to_loops(module: ir.Module, context: CompileContext, joins_reductions: bool = False) -> ir.Module:
     """Lower `module` in place, with each loop as it is; raises `PassFailedError`."""
     with module.context, ir.Location.unknown():
         if memory_spaces.has_tiles(module):
@@ -63,6 +64,8 @@ def to_loops(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("argmax-in-two-passes", argmax.rewrite_dynamic, module, context)
         run_passes(module, TO_GENERIC, context)
         run_rewrite("order-loops", order.rewrite, module, context)
+        if joins_reductions:
+            run_rewrite("join-reductions", joined_reductions.rewrite, module, context)
         run_rewrite("structured-to-loops", structured.rewrite, module, context)
         run_passes(module, TO_WHOLE_BUFFERS, context)
         run_rewrite("forward-copies", copies.rewrite, module, context)

@@ -11,6 +11,7 @@ Read in this order:
 - `prefetches.py`: the next row is fetched where several passes go over each.
 - `carried_reductions.py`: partial results of reductions that a loop carries.
 - `checked_reductions.py`: sums and extrema in a fast version, and in the exact one where its result is in doubt.
+- `row_groups.py`: several rows of open length at once, where all that is done with a row is to reduce it.
 - `first_index.py`: searches for the first index with a property.
 - `in_range_branches.py`: branches past the bounds checks of loaded indices, in scalar loops.
 - `transposed_loops.py`: loops whose loads and stores are contiguous along different loops.

@@ -50,6 +50,8 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
 )
 
+CHECKED = "mlirtri.checked"
+"""Attribute around the branch to the exact version where the fast one fails; its value: whether the loop is short."""
 _ZERO = index(0)
 
 
@@ -111,7 +113,7 @@ def _with_producer(loop: Stmt, producer: Any) -> Any:
 
 def _both(reduction: _Reduction, fast: _Fast, exact: Stmt, alone: Stmt | None) -> Stmt:
     scalar, total = reduction.sum.scalar, reduction.total
-    statement, fails = fast.statement, fast.fails
+    statement, fails, is_short = fast.statement, fast.fails, tirx.IntImm("bool", 0)
     if not isinstance(reduction.count, tirx.IntImm):
         is_short = tirx.LT(reduction.count, index(reduction.least))
         statement, fails = tirx.IfThenElse(tirx.Not(is_short), statement, alone), tirx.Or(is_short, fails)
@@ -121,7 +123,7 @@ def _both(reduction: _Reduction, fast: _Fast, exact: Stmt, alone: Stmt | None) -
         tirx.BufferStore(total, tirx.BufferLoad(scalar, [_ZERO]), [_ZERO]),
         *fast.before,
         statement,
-        tirx.IfThenElse(fails, exact, keep),
+        tirx.AttrStmt(index(0), CHECKED, is_short, tirx.IfThenElse(fails, exact, keep)),
     )
 
 

@@ -18,7 +18,7 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cpu.common.profitability import CALL_COST
 from mlirtri.lowering.schedule.cpu.common.strips import Shape, last_strip, rest_loop, strip_loop
 from mlirtri.lowering.schedule.cpu.loops.carried_reductions import in_vectors
-from mlirtri.lowering.schedule.cpu.loops.checked_reductions import checked
+from mlirtri.lowering.schedule.cpu.loops.checked_reductions import CHECKED, checked
 from mlirtri.lowering.schedule.cpu.loops.clipped_tiles import with_whole_tiles
 from mlirtri.lowering.schedule.cpu.loops.column_strips import with_column_strips
 from mlirtri.lowering.schedule.cpu.loops.dynamic_products import with_products
@@ -27,6 +27,7 @@ from mlirtri.lowering.schedule.cpu.loops.in_range_branches import with_in_range_
 from mlirtri.lowering.schedule.cpu.loops.named_products import with_named_products
 from mlirtri.lowering.schedule.cpu.loops.nested_products import with_nested_products
 from mlirtri.lowering.schedule.cpu.loops.prefetches import with_prefetches
+from mlirtri.lowering.schedule.cpu.loops.row_groups import in_groups
 from mlirtri.lowering.schedule.cpu.loops.transposed_loops import squares_of
 from mlirtri.lowering.schedule.imperative.accesses import has_expensive_calls
 from mlirtri.lowering.schedule.imperative.fusion import fused, producer_before
@@ -100,7 +101,7 @@ def scheduled(function: PrimFunc, target: Target) -> PrimFunc:
 
 
 def _bare(statement: Stmt) -> Any:
-    return statement.body if statement.attr_key == FINISHED else statement
+    return statement.body if statement.attr_key in (FINISHED, CHECKED) else statement
 
 
 def _sizes_of(function: PrimFunc) -> Ranges:
@@ -183,7 +184,9 @@ class _Scheduler:
         scheduled = self._vectors(loop, fit.lanes, around) if fit.is_good and not better else None
         if scheduled is None and better and shares_reads(loop) and is_around_innermost(loop):
             scheduled = self._rows(loop, around)
-        return self._inside(loop, around) if scheduled is None else scheduled
+        if scheduled is not None:
+            return scheduled
+        return in_groups(loop, self._inside(loop, around), count_of(loop, around), self.target)
 
     def _vectors(self, loop: Stmt, lanes: int, around: Ranges) -> Any:
         count = count_of(loop, around)

@@ -17,6 +17,16 @@ def sums_and_maxima(a: mt.Tensor[[ROWS, COLUMNS], mt.float32]):
 
 
 @mt.jit
+def sums(a: mt.Tensor[[ROWS, COLUMNS], mt.float32]):
+    return a.sum(axis=1)
+
+
+@mt.jit
+def apply(a: mt.Tensor[[ROWS, COLUMNS], mt.float32], x: mt.Tensor[[COLUMNS], mt.float32]):
+    return a @ x
+
+
+@mt.jit
 def sum_in_a_loop(a: mt.Tensor[[COLUMNS], mt.float32]):
     total = mt.float64(0.0)
     for i in range(a.shape[0]):
@@ -64,6 +74,23 @@ def test_rows_of_all_lengths_with_special_numbers():
         assert_array_equal(maxima, rows.max(axis=1, initial=-np.inf))
         assert_array_equal(minima, rows.min(axis=1, initial=np.inf))
     assert sums_and_maxima.compiles == 1
+
+
+def test_sums_of_rows_in_groups():
+    for length in LENGTHS:
+        # The first rows are a block without special numbers, the last ones are no whole group.
+        rows = np.concatenate([np.full((64, length), 0.5, np.float32), _rows(length)])
+        with np.errstate(invalid="ignore", over="ignore"):
+            expected = rows.astype(np.float64).sum(axis=1).astype(np.float32)
+        assert_allclose(sums(rows), expected, rtol=2e-6, atol=2e-6 * max(1, length))
+    assert "for group in" in sums.compile(rows).ir["scheduled"]
+
+
+def test_rows_without_a_check_in_groups():
+    for rows, columns in ((0, 5), (3, 70), (21, 5), (37, 200), (16, 1)):
+        a, x = (np.random.default_rng(rows).standard_normal(shape, np.float32) for shape in ((rows, columns), columns))
+        assert_allclose(apply(a, x), a.astype(np.float64) @ x, rtol=1e-5, atol=1e-5)
+    assert "for group in" in apply.compile(a, x).ir["scheduled"]
 
 
 def test_a_block_that_overflows_is_added_again_in_fp64():

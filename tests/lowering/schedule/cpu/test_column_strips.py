@@ -39,7 +39,7 @@ def test_the_chunks_of_a_sum_of_all_elements_are_in_vectors():
         return a.sum(), np.abs(a).max(initial=0)
 
     kernel, generator = total.compile(), np.random.default_rng(0)
-    chunks = kernel.ir["scheduled"].partition("start: T.let[T.int64]")[2]
+    chunks = kernel.ir["scheduled"].partition("carried")[2]
     assert "T.vectorized" in chunks.partition("temporary_1[i")[0]
     for shape in ((0, 4), (1, 1), (63, 3), (64, 129), (65, 1000), (1000, 7)):
         a = generator.random(shape, np.float32)
