@@ -70,8 +70,7 @@ def weight_layout(product: Product) -> WeightLayout | None:
     if load is None or not _has_words(load, product.dtype):
         return _layout(product.right, product.columns, product)
     layout = _layout(load, product.columns, product, "bfloat16")
-    is_even = layout is not None and layout.reduced[-1].extent % 2 == 0
-    return replace(layout, group=2) if is_even else None
+    return None if layout is None or layout.reduced[-1].extent % 2 else replace(layout, group=2)
 
 
 def filter_layout(product: Product) -> WeightLayout | None:

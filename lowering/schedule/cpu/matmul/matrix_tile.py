@@ -47,9 +47,9 @@ def matrix_tiles(contraction: Contraction) -> StaticTiles:
 
 def row_stride(load: TensorLoad, rows: Sequence[Axis]) -> int | None:
     """Return the elements from one row to the next in memory; None where that is not the same for all rows."""
-    dimensions = [_dimension(load, axis) for axis in rows]
+    dimensions = [number for axis in rows if (number := _dimension(load, axis)) is not None]
     shape = [int(size) if isinstance(size, tirx.IntImm) else 0 for size in load.source.ty.shape]
-    if None in dimensions or not rows:
+    if len(dimensions) < len(rows) or not rows:
         return None
     first, last = dimensions[0], dimensions[-1]
     follows = dimensions == list(range(first, last + 1))
