@@ -40,8 +40,7 @@ class Variant:
         )
         if self.gives_tensors and self.tensor_class is None:
             raise Impossible
-        if callee.device != "cpu":
-            self._refuse_all_but_plain_tensors()
+        callee.check_device(self.kinds, self.tensor_class)
         self.result_class: Any = self.tensor_class if self.gives_tensors else np.ndarray
         self.is_checked = bool(callee.updates) or not self.launches.checks or self.launches.takes_tensors
         """Whether the call checks all types itself, as launches that have written something cannot be repeated."""
@@ -57,19 +56,11 @@ class Variant:
         self._end()
         self.body = self._body()
 
-    def _refuse_all_but_plain_tensors(self) -> None:
-        """Raise `Impossible` for what the general call copies to a device or views in another dtype."""
-        types = [*self.types, *self.interface.leaves]
-        has_others = any(kind is not self.tensor_class for kind in self.kinds)
-        if has_others or any(self.callee.compiled(each.dtype) is not None for each in types):
-            raise Impossible
-
     def _body(self) -> list[str]:
-        memory = self.memory
-        if memory.items:
-            pool, fresh = self.name("pool", []), self.name("fresh", memory.fresh)
+        if items := self.memory.items:
+            pool, fresh = self.name("pool", []), self.name("fresh", self.memory.fresh)
             taking = ["try:", f"    entry = {pool}.pop()", "except IndexError:", f"    entry = {fresh}()"]
-            taking.append(f"{', '.join(memory.items)}, = entry")
+            taking.append(f"{', '.join(items)}, = entry")
             return [*taking, *self.launching, *self.ending[:-1], f"{pool}.append(entry)", self.ending[-1]]
         return [*self.launching, *self.ending]
 
@@ -278,8 +269,8 @@ class Variant:
 
     def _is_kept(self, index: int, type_: TensorType) -> bool:
         """Return whether a result of rank 0 is read by the call itself: its memory is nobody else's."""
-        is_elsewhere = self.callee.device != "cpu"
-        if is_elsewhere or type_.shape or kept_dtype(type_.dtype) is None or index in self.callee.updates.values():
+        is_here = self.callee.device == "cpu"
+        if not is_here or type_.shape or kept_dtype(type_.dtype) is None or index in self.callee.updates.values():
             return False
         is_number = index in self.interface.numbers
         return not self.gives_tensors or is_number or all(leaf.index != index for leaf in self.callee.leaves)

@@ -74,6 +74,13 @@ class Callee:
             raise Impossible
         return launches
 
+    def check_device(self, kinds: Sequence[type], tensor_class: type | None) -> None:
+        """Raise `Impossible` for what the general call copies to the device, or views there in another dtype."""
+        types = [*(parameter.type for parameter in self.interface.parameters), *self.interface.leaves]
+        has_others = any(kind is not tensor_class for kind in kinds)
+        if self.device != "cpu" and (has_others or any(self.compiled(each.dtype) is not None for each in types)):
+            raise Impossible
+
     def is_there(self, argument: object) -> bool:
         """Return whether an argument is a tensor on the kernel's kind of device."""
         return getattr(getattr(argument, "device", None), "type", None) == self.device

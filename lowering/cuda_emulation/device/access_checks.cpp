@@ -463,23 +463,23 @@ void wait_for_products(int pending) {
   }
 }
 
-static void end_products() {
-  const ProductRead* left = running->started_reads.empty() ? nullptr : &running->started_reads.front();
-  for (const auto& group : running->reads)
-    if (!left && !group.empty()) left = &group.front();
-  if (!left) return;
-  describe_shared(left->from);
-  wrong_address(PRODUCT_NEVER_AWAITED, left->place, false, left->bytes);
+// The first thing that a thread has started and not waited for; null if there is none.
+template <typename T>
+static const T* not_awaited(const std::vector<T>& started, const std::deque<std::vector<T>>& groups) {
+  for (const auto& group : groups)
+    if (!group.empty()) return &group.front();
+  return started.empty() ? nullptr : &started.front();
 }
 
 void end_copies() {
-  end_products();
-  const Copy* left = running->started.empty() ? nullptr : &running->started.front();
-  for (const auto& group : running->groups)
-    if (!left && !group.empty()) left = &group.front();
-  if (!left) return;
-  describe_shared(left->to);
-  wrong_address(COPY_NEVER_AWAITED, left->place, true, left->bytes);
+  if (const ProductRead* read = not_awaited(running->started_reads, running->reads)) {
+    describe_shared(read->from);
+    wrong_address(PRODUCT_NEVER_AWAITED, read->place, false, read->bytes);
+  }
+  if (const Copy* copy = not_awaited(running->started, running->groups)) {
+    describe_shared(copy->to);
+    wrong_address(COPY_NEVER_AWAITED, copy->place, true, copy->bytes);
+  }
 }
 
 }  // namespace emulated

@@ -7,7 +7,7 @@ Python never runs them, but those that a file lists in `COMPILE_TIME`. *Takes* a
 Read in this order:
 
 - `inlined.py`: the table of all of them, how a call finds one, and their checks; `gcd`, `ldexp`, `unique`.
-- `array_functions.py`: writes at positions, insertion, bits, histograms, polynomials.
+- `array_functions.py`: writes at positions, insertion, bits, histograms. `polynomials.py`: their sums, products, fits.
 - `ufunc_methods.py`: `reduce`, `accumulate`, `reduceat`, `outer`, `at` of ufuncs.
 - `linear_algebra.py`: `numpy.linalg`: LU, Cholesky, solving, inverses, determinants. `matrix_factors.py`: QR,
   eigenvalues, singular values and what follows from them.

@@ -300,53 +300,6 @@ def nanmedian(a, axis=None, out=None, overwrite_input=False, keepdims=False):
     return nanquantile(a, 0.5, axis, None, False, "linear", keepdims)
 
 
-# --- polynomials -----------------------------------------------------------------------------------------------------
-
-
-def polyadd(a1, a2):
-    return _aligned(a1, a2, False)
-
-
-def polysub(a1, a2):
-    return _aligned(a1, a2, True)
-
-
-def _aligned(a1, a2, is_negated):
-    x, y = np.atleast_1d(a1), np.atleast_1d(a2)
-    missing = y.shape[0] - x.shape[0]
-    x = np.concatenate([np.zeros(max(missing, 0), x.dtype), x])
-    y = np.concatenate([np.zeros(max(-missing, 0), y.dtype), y])
-    return x - y if is_negated else x + y
-
-
-def polymul(a1, a2):
-    x, y = np.atleast_1d(a1), np.atleast_1d(a2)
-    require_value(x[0] != 0 and y[0] != 0, "the first coefficients of numpy.polymul are not zero in kernels")
-    return np.convolve(x, y)
-
-
-def polyder(p, m=1):
-    for _ in range(m):
-        size = p.shape[0]
-        p = p[:-1] * np.arange(size - 1, 0, -1)
-    return p
-
-
-def polyint(p, m=1, k=None):
-    constants = [0] * m if k is None else list(k) if isinstance(k, (tuple, list)) else [k] * m
-    for step in range(m):
-        size = p.shape[0]
-        p = np.concatenate([p / np.arange(size, 0, -1), np.array([constants[step]], np.float64)])
-    return p
-
-
-def polyfit(x, y, deg):
-    powers = np.vander(np.asarray(x, np.float64), deg + 1)
-    scale = np.sqrt((powers * powers).sum(axis=0))
-    solution = np.linalg.lstsq(powers / scale, np.asarray(y, np.float64))[0]
-    return (solution.T / scale).T
-
-
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
@@ -381,8 +334,7 @@ def matrix_norm(x, /, *, keepdims=False, ord: Any = "fro"):
 
 _NAMED: tuple[Callable[..., Any], ...] = (
     put_along_axis, put, place, extract, compress, insert, resize, lexsort, piecewise, block, bitwise_count, packbits,
-    unpackbits, histogram2d, nanquantile, nanpercentile, nanmedian, polyadd, polysub, polymul, polyder, polyint,
-    polyfit,
+    unpackbits, histogram2d, nanquantile, nanpercentile, nanmedian,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {f"numpy.{function.__name__}": function for function in _NAMED} | {
     "numpy.diag_indices_from": lambda arr: np.diag_indices(arr.shape[0], arr.ndim),

@@ -30,6 +30,7 @@ from mlirtri.lowering.frontend.library_functions import (
     array_functions,
     linear_algebra,
     matrix_factors,
+    polynomials,
     random_distributions,
     random_generator,
     random_numbers,
@@ -121,6 +122,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **linear_algebra.FUNCTIONS,
     **matrix_factors.FUNCTIONS,
     **random_generator.FUNCTIONS,
+    **polynomials.FUNCTIONS,
     **set_functions.FUNCTIONS,
     **special_functions.FUNCTIONS,
     **torch_arrays.FUNCTIONS,
@@ -148,8 +150,8 @@ _OF_TORCH = (
     torch_statistics,
 )  # fmt: skip
 _FILES = (
-    array_functions, definitions, linear_algebra, matrix_factors, set_functions, special_functions, ufunc_methods,
-    *_OF_RANDOM, *_OF_TORCH,
+    array_functions, definitions, linear_algebra, matrix_factors, polynomials, set_functions, special_functions,
+    ufunc_methods, *_OF_RANDOM, *_OF_TORCH,
 )  # fmt: skip
 _OF_TENSORS = special_functions.METHODS | torch_functions.METHODS | torch_images.METHODS
 _OF_TENSORS |= torch_arrays.METHODS | torch_indexing.METHODS | torch_matrices.METHODS | torch_statistics.METHODS
