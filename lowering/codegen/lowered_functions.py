@@ -183,7 +183,11 @@ def source_of(device: IRModule, target: Target) -> str:
         text = with_literals(tvm.get_global_func("target.build.cuda")(marked, target).inspect_source())
     # TVM prints infinities and NaN of 16-bit floats by names that no header defines.
     text = re.sub(r"\binff\b", "__int_as_float(0x7f800000)", text)
-    return re.sub(r"\bnanf\b(?!\()", "__int_as_float(0x7fc00000)", text)
+    text = re.sub(r"\bnanf\b(?!\()", "__int_as_float(0x7fc00000)", text)
+    # TVM places buffers by their alignment within the dynamic shared memory that they share, which itself has 64 bytes.
+    # Tiles of warpgroups have the largest one.
+    has_groups = "wgmma.mma_async" in text
+    return re.sub(r"(extern __shared__) __align__\(64\)", r"\1 __align__(1024)", text) if has_groups else text
 
 
 def on_failing_line(functions: Sequence[Named], attempt: Callable[[Any], Any], message: str) -> Any:

@@ -144,3 +144,29 @@ def test_products_of_tiles(dtype, blocks, instructions):
     of_ampere = mt.jit(tile_product).compile(a, b, c, **constants, target="cuda:sm_80").ir["cuda"]
     assert "mma.sync" in of_ampere
     assert "cp.async" in of_ampere
+
+
+def biased_product(a, b, bias, c):
+    with T.Kernel(T.ceildiv(b.shape[1], 64), T.ceildiv(a.shape[0], 64), threads=128) as (bx, by):
+        left, right, row = T.alloc_shared((64, 32), a.dtype), T.alloc_shared((32, 64), b.dtype), T.alloc_shared((1, 64))
+        sums = T.alloc_fragment((64, 64), "float32")
+        for i, j in T.Parallel(1, 64):
+            row[i, j] = T.exp(bias[j]) + bias[63 - j]
+        T.clear(sums)
+        for k in T.Pipelined(T.ceildiv(a.shape[1], 32), num_stages=3):
+            T.copy(a[by * 64, k * 32], left)
+            T.copy(b[k * 32, bx * 64], right)
+            T.gemm(left, right, sums)
+        for i, j in T.Parallel(64, 64):
+            sums[i, j] = sums[i, j] + row[0, j]
+        T.copy(sums, c[by * 64, bx * 64])
+
+
+@needs_compiler
+def test_tiles_beside_others_in_shared_memory_are_aligned():
+    a, b, bias, c = torch.randn(64, 200).half(), torch.randn(200, 64).half(), torch.randn(64), torch.zeros(64, 64)
+    kernel = mt.jit(biased_product).compile(a, b, bias, c, target=TARGET)
+    # Where a line of 128 bytes has its parts is decided by its address.
+    assert re.findall(r"__shared__ __align__\((\d+)\) uchar buf_dyn_shmem", kernel.ir["cuda"]) == ["1024"]
+    kernel(a, b, bias, c)
+    torch.testing.assert_close(c, a.float() @ b.float() + bias.exp() + bias.flip(0), rtol=1e-5, atol=1e-4)
