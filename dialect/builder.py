@@ -33,6 +33,8 @@ class TriValue:
     """A run-time Python int as a linear expression of loop indices."""
     origin: Any = field(default=None, compare=False, repr=False)
     """The `View` that it was read from, if that memory may be written."""
+    order: Any = field(default=None, compare=False, repr=False)
+    """The `MemoryOrder` that the library gives a new array; None for a row-major one."""
 
 
 TensorLike: TypeAlias = TriValue | complex

@@ -148,7 +148,7 @@ def return_results(
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(inputs, [mlir_type(result.type) for result in results])
     )
-    ordered = tuple(number for number, _ in updates if memories[number].origin.storage.is_ordered)
+    ordered = tuple(n for n, memory in enumerate(memories) if has_memory(memory) and memory.origin.storage.is_ordered)
     _mark_updates(function, tuple(updates))
     drop_dead(block)
     types = tuple(without_values(result.type) for result in results)

@@ -181,7 +181,7 @@ def _call_algorithm(
         raise type(first)(message, context.span(node), help=first.help) from None
     finally:
         b.semantics = semantics
-    return with_rank_0_memory(b.semantics, "", arguments, result)
+    return with_rank_0_memory(b.semantics, algorithm.__name__, [*arguments, *keywords.values()], result)
 
 
 def _refuse_call(callee: Any, node: ast.Call) -> NoReturn:

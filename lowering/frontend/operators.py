@@ -75,13 +75,13 @@ def binary(b: Language, sign: ast.operator, left: KernelValue, right: KernelValu
         return fold(function, left, right)
     left, right = _arrays_of_lists(b, left, right)
     if name == "power" and b.semantics == "numpy" and isinstance(left, TriValue):
-        return _numpy_power(b, left, right)
+        return _new(b, name, _numpy_power(b, left, right), left, right)
     if name == "divide" and b.semantics == "torch" and is_weak(left) and not is_weak(right):
         # As torch.Tensor.__rtruediv__, which rounds twice.
         result = b.multiply(b.reciprocal(right), left)
     else:
         result = getattr(b, name)(left, right)
-    return _new(b, _with_linear(b, result, name, left, right), left, right)
+    return _new(b, name, _with_linear(b, result, name, left, right), left, right)
 
 
 def _arrays_of_lists(b: Language, *operands: Any) -> list[Any]:
@@ -100,9 +100,9 @@ def is_weak(value: object) -> bool:
     return not isinstance(value, TriValue) or value.weak
 
 
-def _new(b: Language, result: Any, *operands: Any) -> Any:
+def _new(b: Language, name: str, result: Any, *operands: Any) -> Any:
     """Return an operator's result; of tensors of torch it is one with memory of its own, of rank 0, too."""
-    return with_rank_0_memory(b.semantics, "", operands, result)
+    return with_rank_0_memory(b.semantics, name, operands, result)
 
 
 def _with_linear(b: Language, result: Any, name: str, left: Any, right: Any) -> Any:
@@ -182,11 +182,13 @@ def visit_unary_op(context: FunctionContext, node: ast.UnaryOp) -> KernelValue:
         return replace(context.b.tri.logical_not(predicate_at(context, operand, node.operand)), weak=True)
     if name is None:
         # torch returns the tensor itself, NumPy a copy.
-        return operand if context.b.semantics == "torch" else as_new_array(operand)
+        return (
+            operand if context.b.semantics == "torch" else _new(context.b, "positive", as_new_array(operand), operand)
+        )
     result = getattr(context.b, name)(operand)
     if name == "negative" and operand.linear:
         return replace(result, linear=-operand.linear)
-    return _new(context.b, result, operand)
+    return _new(context.b, name, result, operand)
 
 
 @handles(ast.Compare)
@@ -230,7 +232,7 @@ def _compare(b: Language, sign: ast.cmpop, left: Any, right: Any) -> Any:
     if isinstance(left, TriValue) or isinstance(right, TriValue):
         left, right = _arrays_of_lists(b, left, right)
         decided = _decided_by_bounds(b, name, left, right)
-        return _new(b, getattr(b, name)(left, right), left, right) if decided is None else decided
+        return _new(b, name, getattr(b, name)(left, right), left, right) if decided is None else decided
     if is_container(left) and is_container(right) and any(isinstance(x, TriValue) for x in merging.flat((left, right))):
         return _compare_containers(b, sign, left, right)
     if isinstance(left, DType) or isinstance(right, DType):

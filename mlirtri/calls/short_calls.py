@@ -116,6 +116,8 @@ class ShortCalls:
     def _learn_strided(self, arguments: Sequence[Any]) -> None:
         """Copy from now on what the general call, which has warned of it, has copied."""
         strided = {number for number, argument in enumerate(arguments) if _is_strided(argument)} - self._strided
+        # Those whose order in memory matters are checked by the general call.
+        strided -= {*self._callee.interface.ordered}
         if not strided or not self._variants:
             return
         with _LEARNING:

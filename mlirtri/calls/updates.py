@@ -6,6 +6,7 @@ A written argument may share elements with no other one: the kernel was compiled
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,16 @@ class Updates:
 
     def __init__(self, interface: Interface, in_place: bool):
         self.results = dict(interface.updates)
-        self.ordered = frozenset(interface.ordered)
         """Number of a written parameter to the result that is its new content."""
+        self.ordered = frozenset(interface.ordered)
+        """Parameters whose order in memory decides what is a view."""
         self.names = [parameter.name for parameter in interface.parameters]
         self.strided = [parameter.strides is not None for parameter in interface.parameters]
         self.in_place = {result: parameter for parameter, result in interface.updates} if in_place else {}
         """Results that the executable writes into the argument itself, with the parameter's number."""
 
     def __bool__(self) -> bool:
-        return bool(self.results)
+        return bool(self.results or self.ordered)
 
     def checked(self, name: str, arguments: Sequence[object], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
         """Return the tensors to work on; raises `ArgumentMismatchError`."""
@@ -46,6 +48,13 @@ class Updates:
                         f"{self.names[other]!r}",
                         help="pass a copy of one of them",
                     )
+        for number in self.ordered - self.results.keys():
+            if not _is_in_order(arguments[number]):
+                raise ArgumentMismatchError(
+                    f"{name}(): an array that the kernel makes is laid out as {self.names[number]!r}, which is not in "
+                    "row-major order, and is written beside a view of it in another shape",
+                    help="pass a copy in row-major order, as np.ascontiguousarray gives",
+                )
         return inputs
 
     def check_owners(self, name: str, arguments: Sequence[object]) -> None:
@@ -101,6 +110,15 @@ def _interleaves(argument: Any) -> bool:
 
 def _lies_in_order(argument: Any) -> bool:
     return argument.flags.c_contiguous if isinstance(argument, np.ndarray) else argument.is_contiguous()
+
+
+def _is_in_order(argument: Any) -> bool:
+    """Return whether the strides do not grow from axis to axis: new arrays that follow them are row-major."""
+    if not isinstance(argument, (np.ndarray, torch.Tensor)) or _lies_in_order(argument):
+        return True
+    strides = argument.strides if isinstance(argument, np.ndarray) else argument.stride()
+    kept = [abs(stride) for stride, size in zip(strides, argument.shape, strict=True) if size != 1]
+    return all(first >= second for first, second in pairwise(kept))
 
 
 def as_target(argument: object) -> torch.Tensor | None:

@@ -20,7 +20,7 @@ from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import aligned
 from mlirtri.lowering.frontend.semantics.index_checks import check_indices
 from mlirtri.lowering.frontend.semantics.shapes import spaced
-from mlirtri.lowering.frontend.semantics.storage import as_new_array, has_memory, with_memory
+from mlirtri.lowering.frontend.semantics.storage import as_new_array, has_memory, viewed, with_memory, with_order
 
 INT64 = DTYPES["int64"]
 
@@ -36,7 +36,7 @@ def subscript(b: Language, tensor: TriValue, index: tuple[KernelValue, ...]) -> 
         return _gathered(b, tensor, parts)
     subset = subset_of(b, tensor, parts)
     result = read(b, tensor, subset)
-    if not has_memory(tensor):
+    if not has_memory(tensor := with_memory(tensor)):
         return result
     view = tensor.origin
     for step in steps_of(b, tensor, subset):
@@ -130,9 +130,17 @@ def _gathered(b: Language, tensor: TriValue, parts: list[Any]) -> TriValue:
     if (axes := masked_axes(parts)) is not None:
         base = subscript(b, tensor, axes.basic)
         selected = masked(b, b.transpose(base, axes.order(base)), axes.mask)
-        return b.transpose(selected, axes.back(selected.type.rank))
+        return _moved(b, tensor, selected, axes.back(selected.type.rank))
     base, arrays, back = arranged(b, *without_new_axes(b, tensor, with_positions(b, parts)))
-    return b.transpose(b.tri.gather(base, *arrays), tuple(back))
+    return _moved(b, tensor, b.tri.gather(base, *arrays), tuple(back))
+
+
+def _moved(b: Language, tensor: TriValue, gathered: TriValue, axes: tuple[int, ...]) -> TriValue:
+    """Return gathered elements with their axes in the library's order; NumPy's are a view of a new array."""
+    result = b.transpose(gathered, axes)
+    if b.semantics == "numpy":
+        return viewed("transpose", with_order(b.semantics, "gather", [tensor], gathered), result)
+    return with_order(b.semantics, "gather", [tensor], result)
 
 
 def without_new_axes(b: Language, tensor: TriValue, parts: list[Any]) -> tuple[TriValue, list[Any]]:

@@ -12,7 +12,7 @@ Read in this order:
 - `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.
 - `container_values.py`: lists and dicts, and which of several names hold one.
-- `strides.py`: whether a reshape of a view is a view.
+- `strides.py`: whether a reshape of a view is a view. `memory_order.py`: how new arrays lie in memory.
 - `pointers.py`: `match_buffer`, arrays with sizes and strides over the memory of a pointer.
 - `merging.py`: the common type of a value after two branches, or of two iterations.
 - `scf.py`: builders of `scf` operations around tensors.

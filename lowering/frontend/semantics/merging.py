@@ -22,6 +22,7 @@ from mlirtri.dialect.promotion.plan import WEAK_DTYPES
 from mlirtri.lowering.core.interface import like, parts_of
 from mlirtri.lowering.frontend.semantics.builder import NUMBERS, Language, describe, kind_of
 from mlirtri.lowering.frontend.semantics.container_values import Identity, alike, identities, is_container, renewed
+from mlirtri.lowering.frontend.semantics.memory_order import ROW_MAJOR, MemoryOrder, merged, order_of
 from mlirtri.lowering.frontend.semantics.storage import Storage, has_memory, is_array, with_memory
 
 KINDS = ("bool", "int", "float", "complex")
@@ -71,6 +72,8 @@ class Kind:
     varying: tuple[int, ...] = ()
     is_array: bool | None = True
     """Whether it can be written in place; None where it is a number or a rank-0 array, known at run time only."""
+    order: MemoryOrder = ROW_MAJOR
+    """How the library lays it out."""
 
     @property
     def types(self) -> list[TensorType]:
@@ -158,7 +161,8 @@ def kind(value: KernelValue) -> Kind:
     varying = tuple(axis for axis, size in enumerate(value.type.shape) if not Size.of(size).is_fixed)
     bounds = [_bound(value, size) for size in value.type.shape]
     may_be_number = has_memory(value) and value.origin.storage.may_be_number
-    return Kind(value.type.with_shape(bounds), value.weak, varying, None if may_be_number else is_array(value))
+    is_written = None if may_be_number else is_array(value)
+    return Kind(value.type.with_shape(bounds), value.weak, varying, is_written, order_of(value))
 
 
 def _bound(value: TriValue, size: int | Size) -> int | Size:
@@ -182,6 +186,7 @@ def common(x: Kind, y: Kind, growing: bool = False) -> Kind:
         type=TensorType(_sizes(x, y), _dtype(x, y, growing)),
         weak=x.weak and y.weak,
         is_array=x.is_array if x.is_array == y.is_array else None,
+        order=merged(x.order, y.order),
     )
 
 
@@ -282,7 +287,7 @@ def owned(value: TriValue, target: Kind) -> TriValue:
     """Return a value of a kind with memory of its own if that is, or may be, an array."""
     if target.is_array is False:
         return value
-    result = with_memory(value, 0)
+    result = with_memory(replace(value, order=target.order), 0)
     if has_memory(result):
         result.origin.storage.may_be_number = target.is_array is None
     return result

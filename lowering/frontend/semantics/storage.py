@@ -22,6 +22,7 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.errors import UnsupportedSyntaxError
 from mlirtri.lowering.core.interface import like, parts_of
 from mlirtri.lowering.frontend.semantics.container_values import is_container, owning
+from mlirtri.lowering.frontend.semantics.memory_order import ROW_MAJOR, MemoryOrder, ordered
 from mlirtri.lowering.frontend.semantics.strides import keeps_memory
 from mlirtri.lowering.mlir_common.memory_spaces import mark
 
@@ -43,6 +44,8 @@ class Storage:
     """Whether the user wrote to it: loops and branches also yield unwritten memory."""
     is_ordered: bool = False
     """Whether a reshaped view was written, or read after a write, which is a view only if the memory is contiguous."""
+    order: MemoryOrder = ROW_MAJOR
+    """How the library lays out a new array."""
     frozen: str | None = None
     """The reason why it cannot be written: the meaning of a write is not known at compile time."""
     mirrored: dict[Storage, int] = field(default_factory=dict)
@@ -64,6 +67,11 @@ class Storage:
         for storage in storages:
             if storage is not None:
                 self.mirrored |= {**storage.mirrored, storage: storage.version}
+
+    def note_order(self) -> None:
+        """Record that the result depends on the order of this memory, and so on that of the arguments it follows."""
+        for storage in (self, *self.order.sources):
+            storage.is_ordered = True
 
     def check(self) -> None:
         """Raise `UnsupportedSyntaxError` where this copy may differ from Python's array."""
@@ -149,7 +157,8 @@ class Memory:
             update = step.write(b, level, update)
         self.put(storage, update)
         storage.is_written = True
-        storage.is_ordered |= _moves_axes(view)
+        if _moves_axes(view):
+            storage.note_order()
 
     def put(self, storage: Storage, value: TriValue) -> None:
         for journal in self.journals:
@@ -195,7 +204,7 @@ def with_memory(value: KernelValue, least_rank: int = 1) -> KernelValue:
         return owning(value, [with_memory(part, least_rank) for part in parts_of(value)])
     if not isinstance(value, TriValue) or value.origin is not None or value.weak or value.type.rank < least_rank:
         return value
-    return replace(value, origin=View(Storage(TriValue(value.value, value.type))))
+    return replace(value, origin=View(Storage(TriValue(value.value, value.type), order=value.order or ROW_MAJOR)))
 
 
 def current(b: TriBuilder, value: KernelValue) -> KernelValue:
@@ -211,7 +220,8 @@ def current(b: TriBuilder, value: KernelValue) -> KernelValue:
     view.storage.check()
     if view.is_current:
         return value
-    view.storage.is_ordered |= _moves_axes(view)
+    if _moves_axes(view):
+        view.storage.note_order()
     tensor = view.storage.value
     for step in view.steps:
         tensor = step.read(b, tensor)
@@ -231,16 +241,33 @@ _KEEPING_ARRAYS = frozenset("reshape transpose permute_dims squeeze astype copy 
 
 
 def with_rank_0_memory(semantics: str, name: str, operands: KernelValue, result: KernelValue) -> KernelValue:
-    """Return a function's or operator's result, whose rank-0 tensors have memory if the library gives arrays there.
+    """Return a function's or operator's result as the library's array: with its memory order, or memory for rank 0.
 
-    torch's are tensors like all others, unless they are computed from numbers alone.
+    torch's tensors of rank 0 are tensors like all others, unless they are computed from numbers alone.
     """
+    result = with_order(semantics, name, operands, result)
     is_array = any(map(_has_array, operands))
     if semantics == "torch":
         is_array = is_array or name.startswith("torch.") or name in _NEW_ARRAYS
     else:
         is_array = name in _NEW_ARRAYS or (is_array and name.rsplit(".", 1)[-1] in _KEEPING_ARRAYS)
     return with_memory(result, 0) if is_array else result
+
+
+def with_order(semantics: str, name: str, operands: KernelValue, result: KernelValue) -> KernelValue:
+    """Return a function's result, whose new arrays know in which order the library lays out their elements."""
+    if is_container(result):
+        return like(result, [with_order(semantics, name, operands, part) for part in parts_of(result)])
+    if not isinstance(result, TriValue) or result.origin is not None or result.type.rank < 2:
+        return result
+    return replace(result, order=ordered(semantics, name, tensors_in(operands), result))
+
+
+def tensors_in(values: KernelValue) -> list[TriValue]:
+    """Return the tensors among values, lists and dicts of them included."""
+    if isinstance(values, (tuple, list, dict)):
+        return [tensor for part in parts_of(values) for tensor in tensors_in(part)]
+    return [values] if isinstance(values, TriValue) else []
 
 
 def either(result: KernelValue, operands: Iterable[KernelValue], label: str) -> KernelValue:
@@ -318,6 +345,7 @@ def returns_itself(name: str, source: TriValue, result: TriValue, arguments: dic
 
 def viewed(name: str, source: TriValue, result: KernelValue) -> KernelValue:
     """Return a function's result with the memory of `source`, if only view operations lie between them."""
+    source = with_memory(source)
     if isinstance(result, (tuple, list)):
         return type(result)(viewed(name, source, part) for part in result)
     if not isinstance(result, TriValue) or not has_memory(source):
@@ -330,9 +358,15 @@ def viewed(name: str, source: TriValue, result: KernelValue) -> KernelValue:
         steps[-1] = replace(steps[-1], attributes={**steps[-1].attributes, "shape": result.type.shape})
     origin = source.origin
     every = [(step.op, step.attributes, step.moves_axes) for step in (*origin.steps, *steps)]
-    is_view = keeps_memory(origin.storage.value.type.shape, every, name.rsplit(".", 1)[-1] in _CONTIGUOUS)
+    shape, axes = origin.storage.value.type.shape, origin.storage.order.axes
+    is_view = keeps_memory(shape, axes, every, name.rsplit(".", 1)[-1] in _CONTIGUOUS)
     if is_view is None:
-        return either(as_new_array(result), [source], f"the result of {name}")
+        unknown = either(as_new_array(result), [source], name)
+        if has_memory(unknown):
+            unknown.origin.storage.frozen = (
+                f"the result of {name} is a view or a copy, depending on how the library lays out the array in memory"
+            )
+        return unknown
     return replace(result, origin=replace(origin, steps=(*origin.steps, *steps)), weak=False) if is_view else result
 
 

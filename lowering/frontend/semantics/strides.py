@@ -15,13 +15,16 @@ Step = tuple[str, Mapping[str, Any], bool]
 _RESHAPES = ("reshape", "dynamic_reshape")
 
 
-def keeps_memory(shape: Sequence[KernelValue], steps: Sequence[Step], contiguous: bool = False) -> bool | None:
-    """Return whether a chain of view operations on a row-major array copies nothing; None where only the run shows it.
+def keeps_memory(
+    shape: Sequence[KernelValue], axes: tuple[int, ...] | None, steps: Sequence[Step], contiguous: bool = False
+) -> bool | None:
+    """Return whether a chain of view operations on an array copies nothing; None where only the run shows it.
 
+    `axes` are those of the array from the outermost one in memory on: none for a row-major one, None where not known.
     With `contiguous`, the result has to be row-major as well.
     """
-    layout = None if any(map(is_dynamic, shape)) else row_major(shape)
-    is_whole = True
+    layout = None if axes is None or any(map(is_dynamic, shape)) else laid_out(shape, axes)
+    is_whole = axes == ()
     for op, attributes, moves_axes in steps:
         if op in _RESHAPES and moves_axes and layout is None and not is_whole:
             return None
@@ -29,7 +32,7 @@ def keeps_memory(shape: Sequence[KernelValue], steps: Sequence[Step], contiguous
         if layout is None or _has_run_time_sizes(attributes):
             layout = None
             continue
-        layout = _stepped(layout, op, attributes)
+        layout = stepped(layout, op, attributes)
         if layout is None:
             return False
     if not contiguous or is_whole:
@@ -47,6 +50,14 @@ def row_major(shape: Sequence[int]) -> Layout:
     return layout
 
 
+def laid_out(shape: Sequence[int], axes: tuple[int, ...]) -> Layout:
+    """Return the sizes of a new array with its strides in elements; no axes stand for row-major."""
+    if not axes:
+        return row_major(shape)
+    strides = dict(zip(axes, row_major([shape[axis] for axis in axes]), strict=True))
+    return [strides[axis] for axis in range(len(shape))]
+
+
 def _is_row_major(layout: Layout) -> bool:
     right = row_major([size for size, _ in layout])
     return all(size == 1 or stride == other for (size, stride), (_, other) in zip(layout, right, strict=True))
@@ -57,7 +68,7 @@ def _has_run_time_sizes(attributes: Mapping[str, Any]) -> bool:
     return any(is_dynamic(size) or not isinstance(size, int) or size < 0 for value in values for size in value)
 
 
-def _stepped(layout: Layout, op: str, attributes: Mapping[str, Any]) -> Layout | None:
+def stepped(layout: Layout, op: str, attributes: Mapping[str, Any]) -> Layout | None:
     """Return the layout after a view operation; None where it copies."""
     if op == "extract_slice":
         pairs = zip(layout, attributes["sizes"], attributes["strides"], strict=True)

@@ -33,6 +33,19 @@ torch.unbind(x)[0]
 x.contiguous()  x.t().contiguous()  x[:,0].reshape(2,-1)  x[:2].unsqueeze(1).flatten()  x.chunk(2)[1].reshape(-1)
 torch.meshgrid(x[0],x[1],indexing="ij")[0]  x.narrow(0,1,2).reshape(2,-1)
 """.split()
+RESULTS = {
+    "numpy": """a.T+1  a+1  (a+1).T  a[::-1].T-1  a[:,[0,1]]  a[[0,1]]  np.where(a.T>.5,a.T,0)  np.copy(a.T)  a.T.copy()
+        +a.T  a.T**2  a.T.astype(np.float32)  np.zeros_like(a.T)  a.T+a[:,0]  
+        np.broadcast_to(a[:,:1],(3,4))+1  a.T@a  np.sort(a.T,0)
+        c.transpose(2,0,1)*2  c[:,[2,0,1],[1,0,1]]  np.tile(a.T,(1,2))  a.reshape(2,6).T+1
+        c.transpose(1,0,2)+c.swapaxes(0,1)""",
+    "torch": """a.T+1  a+1  (a+1).T  a[:,[0,1]]  torch.where(a.T>.5,a.T,0.)  a.T.clone()  a.T.contiguous()  -a.T
+        torch.relu(a.T)  c.permute(2,0,1)*2  a.T.expand(2,4,3)+1""",
+}
+UNKNOWN = {
+    "numpy": """np.einsum('ij,jk->ki',a,a.T)  np.cumsum(a.T,0)  a.T[[0,1]]  c.transpose(2,0,1).sum(0)""",
+    "torch": "torch.linalg.inv(a[:,:3])  torch.flip(a.T,(0,))  torch.rot90(a)  torch.softmax(a.T,0)",
+}
 WRITES = {"operand": "x[:] = 5", "result": "y[...] = 7"}
 
 
@@ -62,6 +75,48 @@ def test_views_and_copies(library, expression, statement, tmp_path):
         return
     np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(ours, plain)
+
+
+def _written_through_a_reshape(library, expression, folder, write):
+    text = f"import numpy as np\nimport torch\n\n\ndef program(a, c):\n    y = {expression}\n    z = y.reshape(-1)\n"
+    program = load(text + f"    {write} = 99\n    return y, z\n", folder).program
+    a, c = (np.random.default_rng(0).random(shape) for shape in ((3, 4), (2, 3, 4)))
+    return program, ((a, c) if library == "numpy" else (torch.from_numpy(a), torch.from_numpy(c)))
+
+
+@pytest.mark.parametrize("write", ["z[1]", "y[0, 1]"])
+@pytest.mark.parametrize(("library", "expression"), [(k, e) for k, v in RESULTS.items() for e in v.split()])
+def test_reshapes_of_new_arrays_follow_the_librarys_order_in_memory(library, expression, write, tmp_path):
+    program, arguments = _written_through_a_reshape(library, expression, tmp_path, write)
+    for result, expected in zip(mt.jit(program, pipeline="interpreter")(*arguments), program(*arguments), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("library", "expression"), [(k, e) for k, v in UNKNOWN.items() for e in v.split("  ")])
+def test_a_reshape_of_an_array_of_unknown_order_is_not_written(library, expression, tmp_path):
+    program, arguments = _written_through_a_reshape(library, expression, tmp_path, "z[1]")
+    with pytest.raises(mt.KernelError, match="how the library lays out the array"):
+        mt.jit(program, pipeline="interpreter")(*arguments)
+
+
+def test_orders_in_memory_through_loops_branches_and_arguments():
+    def kernel(a, n: mt.int32):
+        y = a.T + 1
+        for _ in range(n):
+            y = y * 2
+        z = a + 1
+        if n > 2:
+            z = a * 2
+        y.reshape(-1)[1], z.reshape(-1)[1] = 99, 99
+        return y, z
+
+    compiled, a = mt.jit(kernel, pipeline="mlir"), np.arange(12.0).reshape(3, 4)
+    for argument in (a, a, a[:, ::2], a[::-1]):
+        for result, expected in zip(compiled(argument, np.int32(3)), kernel(argument, 3), strict=True):
+            np.testing.assert_array_equal(result, expected)
+    for _ in range(2):
+        with pytest.raises(mt.KernelError, match="laid out as 'a', which is not in row-major order"):
+            compiled(np.asfortranarray(a), np.int32(3))
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "mlir"])
