@@ -27,7 +27,7 @@ def layer(
 # CHECK: mlirtri_commit_products();
 # CHECK: mlirtri_copy_16(
 # CHECK: mlirtri_await_products_but_1();
-# CHECK: mlirtri_await_products_128(
+# CHECK: mlirtri_await_products_float32_128(
 # CHECK: bias_ptr[
 # CHECK-NOT: __global__
 

@@ -16,7 +16,7 @@ INSTRUCTIONS = re.compile(
     r"|ldmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared\.b16"
     r"|mma\.sync\.aligned\.(m16n8k16\.row\.col\.f32\.(f16\.f16|bf16\.bf16)\.f32"
     r"|m16n8k32\.row\.col\.s32\.[su]8\.[su]8\.s32)"
-    r"|wgmma\.mma_async\.sync\.aligned\.m64n(64|128|256)k16\.f32\.(f16\.f16|bf16\.bf16)"
+    r"|wgmma\.mma_async\.sync\.aligned\.m64n(64|128|256)(k16\.f32\.(f16\.f16|bf16\.bf16)|k32\.s32\.[su]8\.[su]8)"
     r"|wgmma\.(fence|commit_group|wait_group)\.sync\.aligned|fence\.proxy\.async\.shared::cta"
 )
 """The instructions that ``device/ptx.hpp`` has functions for."""
@@ -90,9 +90,11 @@ def _call(statement: _Statement) -> str:
     arguments = [_argument(match.group(), statement.operands) for match in _OPERAND.finditer(operands)]
     if name.startswith("wgmma.mma"):
         # As many registers as it has would be too many parameters.
-        count = operands.partition("}")[0].count("%")
+        sums, _, others = operands.partition("}")
+        count, held = sums.count("%"), others.partition("}")[0].count("%") if "{" in others else 0
         registers = ", ".join(f"&{register}" for register in arguments[:count])
-        arguments = [f"{{{registers}}}", *arguments[count:]]
+        parts = [f"{{{', '.join(arguments[count : count + held])}}}"] if held else []
+        arguments = [f"{{{registers}}}", *parts, *arguments[count + held :]]
     return f"emulated::{re.sub('[.:]', '_', name)}({', '.join(arguments)})"
 
 

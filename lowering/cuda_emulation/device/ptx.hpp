@@ -111,8 +111,8 @@ MULTIPLY(mma_sync_aligned_m16n8k32_row_col_s32_u8_u8_s32, uint8_t, uint8_t, int)
 MULTIPLY(mma_sync_aligned_m16n8k32_row_col_s32_s8_u8_s32, int8_t, uint8_t, int)
 MULTIPLY(mma_sync_aligned_m16n8k32_row_col_s32_u8_s8_s32, uint8_t, int8_t, int)
 
-// A tile in shared memory as instructions of warpgroups know it, in lines of 128 bytes with 16-bit elements. Lines are
-// along the sum, or across it.
+// A tile in shared memory as instructions of warpgroups know it, in lines of 128 bytes. Lines are along the sum, or,
+// of 16-bit elements, across it.
 struct Tile {
   uint32_t start, leading, stride;
   bool is_across;
@@ -124,49 +124,85 @@ struct Tile {
   }
 
   // The address of the element at `kept`, and `k` along the sum.
-  uint32_t address(uint32_t kept, uint32_t k) const {
+  uint32_t address(uint32_t kept, uint32_t k, uint32_t bytes) const {
     uint32_t at = is_across ? start + kept / 64 * leading + k / 8 * stride + k % 8 * 128 + kept % 64 * 2
-                            : start + kept / 8 * stride + kept % 8 * 128 + k * 2;
+                            : start + kept / 8 * stride + kept % 8 * 128 + k * bytes;
     return at ^ (at >> 7 & 7) << 4;
   }
 
   // Each lane checks some of the 16 bytes that its warp reads of elements from `first` on.
   void check_reads(uint32_t first, uint32_t count) const {
     for (uint32_t chunk = lane(); chunk < count * 2; chunk += 32)
-      start_product_read(is_across ? address(first + chunk / 16 * 8, chunk % 16) : address(first + chunk / 2, chunk % 2 * 8), 16);
+      start_product_read(
+          is_across ? address(first + chunk / 16 * 8, chunk % 16, 2) : address(first + chunk / 2, chunk % 2 * 16, 1), 16);
   }
 
   template <typename T>
   T element(uint32_t kept, uint32_t k) const {
     T value;
-    memcpy(&value, shared_pointer(address(kept, k)), sizeof value);
+    memcpy(&value, shared_pointer(address(kept, k, sizeof value)), sizeof value);
     return value;
   }
 };
 
-// 64 rows of four warps by `columns`, over 16 elements along the sum; a warp has 16 of the rows.
-template <typename T, int columns>
-static void multiply_tiles(float* const* sums, const Tile& left, const Tile& right) {
-  shown_by(~0u, {}, GROUP_PRODUCT);
-  uint32_t first = warp() % 4 * 16;
-  left.check_reads(first, 16);
+// 64 rows of four warps by `columns`, over 32 bytes along the sum; a warp has 16 of the rows. `row_element` gives an
+// element of the left factor.
+template <typename T, typename Right, int columns, typename Sum, typename Row>
+static __forceinline__ void multiply_rows(Sum* const* sums, const Tile& right, Row row_element) {
   right.check_reads(0, columns);
   for (int at = 0; at < columns / 2; ++at) {
-    uint32_t row = first + lane() / 4 + at / 2 % 2 * 8, column = at / 4 * 8 + lane() % 4 * 2 + at % 2;
-    for (uint32_t k = 0; k < 16; ++k)
-      *sums[at] += widened(left.element<T>(row, k)) * widened(right.element<T>(column, k));
+    uint32_t row = lane() / 4 + at / 2 % 2 * 8, column = at / 4 * 8 + lane() % 4 * 2 + at % 2;
+    for (uint32_t k = 0; k < 32 / sizeof(T); ++k)
+      *sums[at] += row_element(row, k) * widened(right.element<Right>(column, k));
   }
 }
 
-using Registers = std::initializer_list<float*>;
+template <typename T, typename Right, int columns, typename Sum>
+static void multiply_tiles(Sum* const* sums, const Tile& left, const Tile& right) {
+  shown_by(~0u, {}, GROUP_PRODUCT);
+  uint32_t first = warp() % 4 * 16;
+  left.check_reads(first, 16);
+  multiply_rows<T, Right, columns>(
+      sums, right, [&](uint32_t row, uint32_t k) { return widened(left.element<T>(first + row, k)); });
+}
+
+using Parts = std::initializer_list<unsigned>;
+// The left factor is in registers, as that of a product of one warp.
+template <typename T, int columns, typename Sum>
+static void multiply_parts(Sum* const* sums, Parts left, const Tile& right) {
+  Shown own = {};
+  for (int word = 0; word < 4; ++word) own.words[word] = left.begin()[word];
+  const Shown* shown = shown_by(~0u, own, GROUP_PRODUCT);
+  Shown all[32];
+  memcpy(all, shown, sizeof all);
+  multiply_rows<T, T, columns>(sums, right, [&](uint32_t row, uint32_t k) {
+    return element<T>(all[row % 8 * 4 + k % 8 / 2].words[row / 8 + k / 8 * 2], k % 2);
+  });
+}
+
+template <typename Sum>
+using Registers = std::initializer_list<Sum*>;
 #define MULTIPLY_TILES(columns, name, T)                                                                        \
   static inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##name(                                \
-      Registers sums, uint64_t left, uint64_t right, int, int, int, int left_across, int right_across) {        \
-    multiply_tiles<T, columns>(sums.begin(), Tile(left, left_across), Tile(right, right_across));                       \
+      Registers<float> sums, uint64_t left, uint64_t right, int, int, int, int left_across, int right_across) { \
+    multiply_tiles<T, T, columns>(sums.begin(), Tile(left, left_across), Tile(right, right_across));            \
+  }                                                                                                             \
+  static inline void wgmma_mma_async_sync_aligned_m64n##columns##k16_f32_##name(                                \
+      Registers<float> sums, Parts left, uint64_t right, int, int, int, int right_across) {                     \
+    multiply_parts<T, columns>(sums.begin(), left, Tile(right, right_across));                                  \
   }
-#define MULTIPLY_TILES_OF(columns)            \
-  MULTIPLY_TILES(columns, f16_f16, half)      \
-  MULTIPLY_TILES(columns, bf16_bf16, nv_bfloat16)
+#define MULTIPLY_BYTES(columns, name, Left, Right)                                     \
+  static inline void wgmma_mma_async_sync_aligned_m64n##columns##k32_s32_##name(       \
+      Registers<int> sums, uint64_t left, uint64_t right, int) {                       \
+    multiply_tiles<Left, Right, columns>(sums.begin(), Tile(left, false), Tile(right, false)); \
+  }
+#define MULTIPLY_TILES_OF(columns)                       \
+  MULTIPLY_TILES(columns, f16_f16, half)                 \
+  MULTIPLY_TILES(columns, bf16_bf16, nv_bfloat16)        \
+  MULTIPLY_BYTES(columns, s8_s8, int8_t, int8_t)         \
+  MULTIPLY_BYTES(columns, u8_u8, uint8_t, uint8_t)       \
+  MULTIPLY_BYTES(columns, s8_u8, int8_t, uint8_t)        \
+  MULTIPLY_BYTES(columns, u8_s8, uint8_t, int8_t)
 MULTIPLY_TILES_OF(64)
 MULTIPLY_TILES_OF(128)
 MULTIPLY_TILES_OF(256)

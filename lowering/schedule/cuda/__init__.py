@@ -12,15 +12,16 @@ Read in this order:
 - `argmax.py`: reductions into several results, such as a maximum and its index.
 - `elementwise.py`: elementwise kernels with vector loads and stores; transposes through tiles in shared memory.
 - `matmul.py`: products of 16-bit floats and int8 on tensor cores; `tensor_core_kernel.py` writes them, `operands.py`
-  copies tiles into shared memory, `instructions.py` holds the instructions. `warpgroup_kernel.py`: products of 16-bit
-  floats on sm_90a. `register_tiles.py`: products of fp32.
+  copies tiles into shared memory, `instructions.py` holds the instructions. `warpgroup_kernel.py`: those of sm_90a.
+  `register_tiles.py`: products of fp32.
 - `product_blocks.py`: products of imperative functions, as loops over blocks that `tile_programs.py` maps.
 - `element_loops.py`: imperative functions, a launch for each parallel loop; `largest_sizes.py` bounds its sizes,
   `row_blocks.py` gives long rows a block of threads each. `atomic_updates.py`: updates of elements that iterations or
   blocks share, as the functions of `atomic_calls.py`.
 - `tile_programs.py`: tile kernels; `tile_statements.py`, `tile_products.py`: the statements and products of a block,
-  `fragments.py`: tiles in registers, `fragment_uses.py`: the statements that take them, `whole_copies.py`: copies of
-  tiles that reach over an array's edge, `live_ranges.py`: a buffer for each live range.
+  `products_in_blocks.py` writes these. `fragments.py`: tiles in registers, `fragment_uses.py`: the statements that take
+  them, `row_vectors.py`: numbers of each of their rows. `whole_copies.py`: copies of tiles that reach over an array's
+  edge, `live_ranges.py`: a buffer for each live range.
 
 `schedule` and `schedule.meta` may import it.
 """

@@ -7,7 +7,8 @@ four elements of every 16 rows and 8 columns of its warp: of rows r and r + 8 tw
 - a maximum, minimum or sum of each row: in the thread, then among the four threads that share a row. Warps then divide
   the rows alone.
 
-Any other statement makes the tile lie in shared memory, where every thread reads every element.
+Any other statement makes the tile lie in shared memory, where every thread reads every element. Numbers of each row may
+be in registers, too (`row_vectors`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from mlirtri.lowering.schedule.cuda.fragment_uses import Nest, Reduction, elementwise, reduction_of
 from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, ROWS, exchange
 from mlirtri.lowering.schedule.cuda.phases import WARP
+from mlirtri.lowering.schedule.cuda.row_vectors import stored_elsewhere
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import depends_on, index, sequence
 from mlirtri.lowering.tir.tiles import for_loop, replaced
@@ -69,6 +71,11 @@ class Fragments:
     registers: dict[Any, Any] = field(default_factory=dict)
     full_rows: bool = False
     """Whether warps divide rows alone."""
+    vectors: dict[Any, Any] = field(default_factory=dict)
+    """Numbers of each row, by buffer: each thread's registers, for the rows that it has."""
+
+    def add_vector(self, vector: Buffer, layout: Layout) -> None:
+        self.vectors[vector] = declare(vector.name, [2 * layout.instructions_down], str(vector.dtype), "local")
 
     def add(self, tile: Buffer, layout: Layout) -> None:
         self.layouts[tile] = layout
@@ -76,11 +83,13 @@ class Fragments:
 
     def touched_by(self, node: Node) -> list[Buffer]:
         """Return the tiles that a statement accesses."""
-        return [tile for tile in self.layouts if depends_on(node, [tile])]
+        return [tile for tile in (*self.layouts, *self.vectors) if depends_on(node, [tile])]
 
     def mapped(self, statement: Stmt, thread: Expr) -> Stmt | None:
         """Return a statement that accesses tiles in registers, as one thread of the block runs it."""
-        tiles = self.touched_by(statement)
+        tiles = [tile for tile in self.touched_by(statement) if tile in self.layouts]
+        if not tiles:
+            return self._over_rows(statement, thread)
         nest = elementwise(statement, tiles)
         if nest is not None:
             return self._elements(nest, self.layouts[tiles[0]], thread, statement)
@@ -92,7 +101,7 @@ class Fragments:
             row, column = _position(layout, thread, down, across, below, lane)
             number = _number(layout, down, across, below, lane)
             values, checks = nest.at(row, column)
-            body = replaced(self._in_registers(nest.body, number), values)
+            body = replaced(self._in_registers(nest.body, number, _row_number(down, below)), values)
             return tirx.IfThenElse(tirx.all(*checks), body, None) if checks else body
 
         written = _over(layout, element)
@@ -102,12 +111,31 @@ class Fragments:
         parts = (written.loop_var, written.min, written.extent, written.kind, written.body, None)
         return tirx.For(*parts, {**dict(written.annotations), **location})
 
-    def _in_registers(self, node: Node, number: Any) -> Any:
+    def _over_rows(self, loop: Any, thread: Any) -> Any:
+        """Return a loop over numbers of rows alone, as one thread runs it for the rows that it has."""
+        layout = next(iter(self.layouts.values()))
+
+        def row(down: Any, below: Any) -> Any:
+            position, _ = _position(layout, thread, down, index(0), below, index(0))
+            body = replaced(
+                self._in_registers(loop.body, index(0), _row_number(down, below)), {loop.loop_var: position}
+            )
+            return _once(body, thread) if stored_elsewhere(loop, self.vectors) else body
+
+        return for_loop(
+            "down", layout.instructions_down, lambda down: for_loop("below", 2, lambda n: row(down, n), _U), _U
+        )
+
+    def _in_registers(self, node: Node, number: Any, row_number: Any) -> Any:
         def load(each: Any) -> Any:
+            if each.source in self.vectors:
+                return tirx.BufferLoad(self.vectors[each.source], [row_number])
             registers = self.registers.get(each.source)
             return each if registers is None else tirx.BufferLoad(registers, [number])
 
         def store(each: Any) -> Any:
+            if each.buffer in self.vectors:
+                return tirx.BufferStore(self.vectors[each.buffer], each.value, [row_number])
             registers = self.registers.get(each.buffer)
             return each if registers is None else tirx.BufferStore(registers, each.value, [number])
 
@@ -125,7 +153,8 @@ class Fragments:
                 number = _number(layout, down, across, below, lane)
                 _, column = _position(layout, thread, down, across, below, lane)
                 values = {reduction.row: position, reduction.column: column}
-                value = replaced(self._in_registers(_inlined(reduction.term, reduction.names), number), values)
+                term = self._in_registers(_inlined(reduction.term, reduction.names), number, _row_number(down, below))
+                value = replaced(term, values)
                 return tirx.BufferStore(part, value if is_first else reduction.combined(loaded, value), [index(0)])
 
             others = for_loop(
@@ -133,13 +162,15 @@ class Fragments:
             )
             carried = tirx.BufferLoad(reduction.carried, [index(0)])
             last = tirx.BufferStore(reduction.carried, reduction.combined(carried, loaded), [index(0)])
-            once = replaced(sequence(*reduction.before, last, *reduction.after), {reduction.row: position})
+            result = sequence(*reduction.before, last, *reduction.after)
+            is_elsewhere = stored_elsewhere(result, self.vectors)
+            result = replaced(self._in_registers(result, index(0), _row_number(down, below)), {reduction.row: position})
             return sequence(
                 term(index(0), index(0), True),
                 term(index(0), index(1), False),
                 *([others] if layout.instructions_across > 1 else []),
                 *_over_quad(reduction, part, other),
-                tirx.IfThenElse(tirx.EQ(tirx.floormod(thread, index(QUAD)), index(0)), once, None),
+                _once(result, thread) if is_elsewhere else result,
             )
 
         rows = for_loop(
@@ -186,6 +217,16 @@ def _over(layout: Layout, element: Callable[..., Any]) -> Any:
 def _number(layout: Layout, down: Any, across: Any, below: Any, lane: Any) -> Any:
     """Return which of a thread's elements one is, as `TensorCoreKernel` counts its sums."""
     return (down * index(layout.instructions_across) + across) * index(4) + below * index(2) + lane
+
+
+def _row_number(down: Any, below: Any) -> Any:
+    """Return which of a thread's rows one is."""
+    return down * index(2) + below
+
+
+def _once(statement: Stmt, thread: Any) -> Any:
+    """Return what one of the threads that share a row runs."""
+    return tirx.IfThenElse(tirx.EQ(tirx.floormod(thread, index(QUAD)), index(0)), statement, None)
 
 
 def _position(layout: Layout, thread: Any, down: Any, across: Any, below: Any, lane: Any) -> tuple[Any, Any]:

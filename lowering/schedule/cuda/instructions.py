@@ -40,6 +40,11 @@ class Multiplication:
         """Return the number of elements along the sum."""
         return 32 // self.bytes
 
+    @property
+    def of_groups(self) -> str:
+        """Return PTX's names of the dtypes as instructions of warpgroups have them: of sums and both operands."""
+        return self.operands.rpartition(".")[0]
+
 
 def _of_bytes(left: str, right: str) -> Multiplication:
     short = {"int8": "s8", "uint8": "u8"}
@@ -84,8 +89,8 @@ _FRAGMENTS = """{function} mlirtri_fragments{way}(unsigned* to, const void* from
     : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at));
 }}
 """
-_MULTIPLY = """{function} mlirtri_multiply_{name}({sums}* sums, const unsigned* left, const unsigned* right) {{
-  asm volatile("mma.sync.aligned.{shape}.row.col.{operands} "
+_MULTIPLY = """{function} mlirtri_multiply_{name}({sums}* sums, const {left}, const unsigned* right) {{
+{parts}  asm volatile("mma.sync.aligned.{shape}.row.col.{operands} "
     "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
     : "+{register}"(sums[0]), "+{register}"(sums[1]), "+{register}"(sums[2]), "+{register}"(sums[3])
     : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]), "r"(right[1]));
@@ -142,13 +147,22 @@ def fragments(target: Expr, source: Expr, is_transposed: bool) -> Stmt:
     return call(f"mlirtri_fragments{suffix}", code, target, source)
 
 
-def multiply(kind: Multiplication, sums: Expr, left: Expr, right: Expr) -> Stmt:
-    """Add ``left @ right`` to `sums`, on the fragments of a warp's threads."""
-    types = {"sums": "float" if "float" in kind.sums else "int", "register": "f" if "float" in kind.sums else "r"}
+PARTS = """  unsigned left[4];
+  memcpy(left, elements, sizeof left);
+"""
+"""Takes a fragment of the left factor from `elements` in registers, as sums converted to its dtype lie there."""
+
+
+def multiply(kind: Multiplication, sums: Expr, left: Expr, right: Expr, is_left_held: bool = False) -> Stmt:
+    """Add ``left @ right`` to `sums`, on the fragments of a warp's threads; the left one may be of elements."""
+    is_float = kind.sums == "float32"
+    types = {"sums": "float" if is_float else "int", "register": "f" if is_float else "r"}
+    name = f"{kind.name}_held" if is_left_held else kind.name
     code = _MULTIPLY.format(
-        function=_FUNCTION, name=kind.name, shape=kind.shape, operands=kind.operands, **types
+        function=_FUNCTION, name=name, shape=kind.shape, operands=kind.operands, **types,
+        left="void* elements" if is_left_held else "unsigned* left", parts=PARTS if is_left_held else "",
     )  # fmt: skip
-    return call(f"mlirtri_multiply_{kind.name}", code, sums, left, right)
+    return call(f"mlirtri_multiply_{name}", code, sums, left, right)
 
 
 def barrier() -> Stmt:

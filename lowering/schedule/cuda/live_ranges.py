@@ -13,7 +13,7 @@ overlap share their bytes again later.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mlirtri.lowering.schedule.cuda.instructions import NARROW
@@ -77,15 +77,15 @@ def with_casts_at_use(statement: Stmt) -> Stmt:
         pairs = zip(nest.store.indices, node.indices, strict=True)
         return replaced(_value(nest), {at: value for at, value in pairs if isinstance(at, tirx.Var)})
 
-    return structural_map(_without(statement, values), (TensorLoad, load), order="post") if values else statement
+    return structural_map(without_copies(statement, values), (TensorLoad, load), order="post") if values else statement
 
 
-def _without(statement: Stmt, buffers: Mapping[Any, Any]) -> Any:
+def without_copies(statement: Stmt, buffers: Collection[Any]) -> Any:
     """Return the statement without some buffers and the statements that store to them."""
     if isinstance(statement, tirx.For):
-        return with_body(statement, _without(statement.body, buffers))
+        return with_body(statement, without_copies(statement.body, buffers))
     if not isinstance(statement, tirx.SeqStmt):
-        return with_parts(statement, lambda part: _without(part, buffers))
+        return with_parts(statement, lambda part: without_copies(part, buffers))
 
     def is_kept(child: Any) -> bool:
         if isinstance(child, tirx.AllocBuffer):
@@ -93,7 +93,7 @@ def _without(statement: Stmt, buffers: Mapping[Any, Any]) -> Any:
         nest = nest_of(child) if isinstance(child, tirx.For) else None
         return nest is None or nest.store.buffer not in buffers
 
-    return sequence(*(_without(child, buffers) for child in statement.seq if is_kept(child)))
+    return sequence(*(without_copies(child, buffers) for child in statement.seq if is_kept(child)))
 
 
 def _is_cast_of_argument(nest: Nest, stored: Mapping[Any, int]) -> bool:

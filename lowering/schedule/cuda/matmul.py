@@ -14,7 +14,6 @@ from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorC
 from mlirtri.lowering.schedule.cuda.warpgroup_kernel import (
     ARCHITECTURE_OF_GROUPS,
     GROUP_TILES,
-    OPERANDS,
     WarpgroupKernel,
 )
 from mlirtri.lowering.schedule.products.block_products import contraction_of, with_product
@@ -60,7 +59,7 @@ def _kernel(contraction: Contraction, has_groups: bool) -> Stmt | None:
     kind = MULTIPLICATIONS.get((left[0], right[0]))
     if kind is None or kind.sums != contraction.dtype:
         return None
-    of_groups = filling_tile(contraction, GROUP_TILES) if has_groups and kind.dtype in OPERANDS else None
+    of_groups = filling_tile(contraction, GROUP_TILES) if has_groups else None
     if of_groups is not None:
         return WarpgroupKernel(contraction, left[1], right[1], kind, of_groups).written()
     return TensorCoreKernel(contraction, left[1], right[1], kind, tile_for(contraction, TILES)).written()

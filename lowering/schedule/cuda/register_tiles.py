@@ -109,7 +109,7 @@ class RegisterTileKernel(TensorCoreKernel):
     def _load(self, side: int, slot: Any, start: Any) -> Any:
         """Load the elements of a thread's rows, or columns, of 4 elements along the sum."""
         operand, count = (self.left, self.right)[side], (self.rows, self.columns)[side]
-        memory = self._tile_offset(slot, side)
+        tiles, memory = self._tile_place(slot, side)
 
         def vector(outer: Any, inner: Any) -> Any:
             # Lines are along the sum, or else the kept axis, of which each line has `count` elements of the thread.
@@ -122,7 +122,7 @@ class RegisterTileKernel(TensorCoreKernel):
             source = memory + line * index(operand.stride) + column
 
             def lane(number: Any) -> Any:
-                value = tirx.BufferLoad(self.tiles, [source + number])
+                value = tirx.BufferLoad(tiles, [source + number])
                 return tirx.BufferStore(self.operand_registers[side], value, [first + number])
 
             return for_loop("lane", VECTOR, lane, tirx.ForKind.VECTORIZED)

@@ -34,7 +34,7 @@ from mlirtri.lowering.schedule.cuda.phases import WARP, bound
 from mlirtri.lowering.tir.bfloat16_storage import BITS, bits_dtype
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.primfunc import buffer
-from mlirtri.lowering.tir.statements import index, loads_in, sequence
+from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence
 from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, replaced, sized, zero_of
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, TensorLoad, ir, structural_map, tirx
 
@@ -184,7 +184,7 @@ class TensorCoreKernel:
         slot = tirx.floormod(step, index(self.tile.stages))
         thread = self.warp * index(WARP) + self.lane if self._warps > 1 else self.lane
         loads = [
-            operand.filled(self.tiles, self._tile_offset(slot, side), batch, first, step, thread, self.tile.threads)
+            operand.filled(*self._tile_place(slot, side), batch, first, step, thread, self.tile.threads)
             for side, (operand, first) in enumerate(zip((self.left, self.right), (row, column), strict=True))
         ]
         if number is None or not isinstance(self.steps, int):
@@ -195,8 +195,9 @@ class TensorCoreKernel:
             loads.append(commit_copies())
         return sequence(*loads)
 
-    def _tile_offset(self, slot: Any, side: int) -> Any:
-        return slot * index(self.stage) + index(side * self.left.elements)
+    def _tile_place(self, slot: Any, side: int) -> tuple[Any, Any]:
+        """Return the memory of an operand's tile, and where in it the tile begins."""
+        return self.tiles, slot * index(self.stage) + index(side * self.left.elements)
 
     def _step(self, step: Any) -> Any:
         waiting = [wait_for_copies(self.tile.stages - 2)] if self._copies_async else []
@@ -211,27 +212,33 @@ class TensorCoreKernel:
         warp_row, warp_column = self._warp_position()
         start = part * self.kind.depth
 
-        def load_left(number: Any) -> Any:
-            return self._fragment(0, slot, warp_row + number * index(ROWS), start, number)
-
         def load_right(number: Any) -> Any:
             return self._fragment(1, slot, warp_column + number * index(2 * COLUMNS), start, number)
 
         def row(down: Any) -> Any:
-            def one(across: Any) -> Any:
-                return multiply(
-                    self.kind,
-                    address(self.sums, (down * index(self.instructions_across) + across) * index(4), 4),
-                    address(self.operand_registers[0], down * index(4), 4),
-                    address(self.operand_registers[1], across * index(2), 2),
-                )
-
-            return _unrolled("across", self.instructions_across, one)
+            return _unrolled("across", self.instructions_across, lambda across: self._multiply_one(down, across, part))
 
         return sequence(
-            _unrolled("part", self.instructions_down, load_left),
+            *self._left_loads(slot, warp_row, start),
             _unrolled("part", self.instructions_across // 2, load_right),
             _unrolled("down", self.instructions_down, row),
+        )
+
+    def _left_loads(self, slot: Any, warp_row: Any, start: int) -> list[Any]:
+        """Return the statements that load the left operand's fragments of one instruction's depth."""
+
+        def load(number: Any) -> Any:
+            return self._fragment(0, slot, warp_row + number * index(ROWS), start, number)
+
+        return [_unrolled("part", self.instructions_down, load)]
+
+    def _multiply_one(self, down: Any, across: Any, part: int) -> Any:
+        """Return one instruction, of the depth `part` of this step."""
+        return multiply(
+            self.kind,
+            address(self.sums, (down * index(self.instructions_across) + across) * index(4), 4),
+            address(self.operand_registers[0], down * index(4), 4),
+            address(self.operand_registers[1], across * index(2), 2),
         )
 
     def _fragment(self, side: int, slot: Any, first: Any, start: int, number: Any) -> Any:
@@ -249,9 +256,10 @@ class TensorCoreKernel:
             line, column = first + neighbour * eight + row, index(start) + half * bytes_ahead
         else:
             line, column = index(start) + half * eight + row, first + neighbour * eight
-        source = self._tile_offset(slot, side) + line * index(operand.stride) + column
+        memory, offset = self._tile_place(slot, side)
+        source = offset + line * index(operand.stride) + column
         registers = address(self.operand_registers[side], number * index(4), 4)
-        return fragments(registers, address(self.tiles, source, 16 // self.kind.bytes), not operand.is_along)
+        return fragments(registers, address(memory, source, 16 // self.kind.bytes), not operand.is_along)
 
     def _warp_position(self) -> tuple[Any, Any]:
         if self._warps == 1:
@@ -302,11 +310,14 @@ class TensorCoreKernel:
     def _stores_vectors(self, count: int) -> bool:
         """Return whether each store may write `count` neighbouring columns, with no private value between stores.
 
-        False for bool operands: nvcc cannot convert the vector types that TVM writes for them.
+        False for bool operands, which nvcc cannot convert in the vector types that TVM writes for them, and for choices
+        that may be the same for neighbours, of which TVM writes the condition in the type of the values.
         """
         columns, stores = self.contraction.columns, self.contraction.stores
         is_even = len(columns) == 1 and columns[0].extent % count == 0
         has_bools = any(str(load.ty.dtype) == "bool" for store in stores for load in loads_in(store.value))
+        choices = [choice for store in stores for choice in nodes_in(store.value, tirx.Select)]
+        has_bools |= any(not depends_on(choice.condition, [self.contraction.result]) for choice in choices)
         last = [list(store.indices)[-1:] for store in stores]
         is_along = is_even and all(end and end[0].same_as(columns[0].variable) for end in last)
         return is_along and not has_bools and not self.contraction.private

@@ -28,7 +28,8 @@ from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.cuda.instructions import ROWS
 from mlirtri.lowering.schedule.cuda.live_ranges import with_casts_at_use, with_separate_buffers
 from mlirtri.lowering.schedule.cuda.phases import WARP
-from mlirtri.lowering.schedule.cuda.tile_products import BlockBody, with_tensor_cores
+from mlirtri.lowering.schedule.cuda.row_vectors import row_vectors
+from mlirtri.lowering.schedule.cuda.tile_products import BlockBody, Way, with_tensor_cores
 from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
 from mlirtri.lowering.schedule.cuda.warpgroup_kernel import ARCHITECTURE_OF_GROUPS
 from mlirtri.lowering.schedule.cuda.whole_copies import with_sizes_at_use, with_whole_copies
@@ -116,7 +117,7 @@ def _kernel(statement: Stmt, numbers: list[Any], threads: int, target: Target, g
         raise UnsupportedOperationError(
             "the grid of a tile kernel on CUDA has one to three numbers, which sizes and compile-time values give"
         )
-    body = with_casts_at_use(with_whole_copies(with_separate_buffers(with_sizes_at_use(with_plain_bits(body)))))
+    body = with_casts_at_use(with_separate_buffers(with_whole_copies(with_sizes_at_use(with_plain_bits(body)))))
     thread = tirx.Var("thread", "int64")
     mapped = _block(body, numbers, _Block(thread, threads, target, tuple(blocks), tuple(others)))
     for guard in reversed(guards):
@@ -156,30 +157,38 @@ def _block(body: Stmt, numbers: Sequence[Any], block: _Block) -> Any:
     thread, threads, target = block.thread, block.threads, block.target
     ranges = tuple(range_of(loop, {}) for loop in (*block.blocks, *block.others))
     mapped: Any = None
-    limits, conflicts = shared_limits(target), []
-    ways = [(scope, limit, False) for scope, limit in limits.items()]
-    if target.architecture == ARCHITECTURE_OF_GROUPS:
-        ways.insert(0, ("shared.dyn", limits["shared.dyn"], True))
-    for scope, limit, has_groups in ways:
-        known = with_tensor_cores(body, thread, threads, target, scope, Fragments(), has_groups)
-        if has_groups and not known.has_groups:
+    conflicts: list[_Conflict] = []
+    for way in _ways(target):
+        known = with_tensor_cores(body, thread, threads, target, way, Fragments())
+        if not known.is_as_asked:
             continue
         inner = prepare(known.statement, ranges)
         fragments, conflicts = _fragments(inner, known, threads)
+        if any(tile not in fragments.layouts for product in known.products for tile in product.sources):
+            continue
         if fragments.layouts:
-            known = with_tensor_cores(body, thread, threads, target, scope, fragments, has_groups)
+            known = with_tensor_cores(body, thread, threads, target, way, fragments)
             inner = prepare(known.statement, ranges)
         for loop in reversed(block.others):
             inner = with_body(loop, inner)
-        statements = BlockStatements(thread, threads, known.products, scope, fragments)
+        statements = BlockStatements(thread, threads, known.products, way.scope, fragments)
         mapped = statements.written(sequence(*numbers, inner))
-        if _shared_bytes(mapped) <= limit:
+        if _shared_bytes(mapped) <= way.limit:
             _warn_of(conflicts)
             return with_calls(mapped)
-    limit, used = limits["shared.dyn"], _shared_bytes(mapped)
+    limit, used = shared_limits(target)["shared.dyn"], _shared_bytes(mapped)
     if conflicts and used - sum(_bytes(conflict.tile) for conflict in conflicts) <= limit:
         raise _no_layout(conflicts[0], used, limit)
     raise _too_large(mapped, limit)
+
+
+def _ways(target: Target) -> list[Way]:
+    """Return how the products of a block may be written, the fastest way first."""
+    limits = shared_limits(target)
+    ways = [Way(scope, limit, is_ahead=is_ahead) for is_ahead in (True, False) for scope, limit in limits.items()]
+    if target.architecture == ARCHITECTURE_OF_GROUPS:
+        ways = [Way("shared.dyn", limits["shared.dyn"], True, is_ahead) for is_ahead in (True, False)] + ways
+    return ways
 
 
 _WARNED: dict[Any, Any] = {}
@@ -214,12 +223,17 @@ def _fragments(statement: Stmt, block: BlockBody, threads: int) -> tuple[Fragmen
     warps, fragments = threads // WARP, Fragments()
     kept = {tile: found for tile, found in layouts.items() if tile not in uses.rejected}
     all_full = all(found.rows % (ROWS * warps) == 0 for product in block.products if (found := product.layout))
-    fragments.full_rows = bool(uses.reduced & set(kept)) and all_full
+    takes_rows = bool(uses.reduced & set(kept)) or any(product.sources for product in block.products)
+    fragments.full_rows = takes_rows and all_full
     for tile, layout in kept.items():
         if fragments.full_rows:
             fragments.add(tile, Layout(layout.rows, layout.columns, warps, 1))
         elif tile not in uses.reduced:
             fragments.add(tile, layout)
+    rows = {layout.rows for layout in fragments.layouts.values()}
+    if fragments.full_rows and len(rows) == 1:
+        for vector in row_vectors(statement, tuple(fragments.layouts), rows.pop(), KEPT):
+            fragments.add_vector(vector, next(iter(fragments.layouts.values())))
     return fragments, conflicts
 
 
@@ -235,6 +249,8 @@ def _layouts(block: BlockBody, allocated: set[Any]) -> tuple[dict[Any, Layout], 
             is_kept = result in allocated and str(result.dtype) in KEPT
             if layout is not None and shape == [layout.rows, layout.columns] and is_kept:
                 layouts[result], products[result] = layout, product.location
+        for source, layout in product.sources.items():
+            layouts[source], products[source] = layout, product.location
     for product in block.products:
         accessed = dict.fromkeys((*product.reads, *product.writes))
         others = [tile for tile in accessed if tile in layouts and tile not in product.results]

@@ -55,6 +55,8 @@ class Finished:
     """Buffers that are accessed at the row and the column of each element of the product alone."""
     location: str = ""
     """The source location of the product."""
+    sources: Mapping[Any, Layout] = field(default_factory=dict)
+    """Tiles that the product takes from registers, in their layouts."""
 
 
 @dataclass
@@ -77,15 +79,19 @@ class BlockStatements:
     def __init__(self, thread: Expr, threads: int, finished: Sequence[Finished], scope: str, fragments: Fragments):
         self.thread, self.threads, self.finished, self.scope = thread, threads, finished, scope
         self.fragments = fragments
+        self.allocated: set[Any] = set()
+        """Buffers of the block."""
         self.private: set[Any] = set()
         """Buffers of which each thread has its own."""
 
     def written(self, statement: Stmt) -> Stmt:
         """Return the statement on the threads of a block, with the memory that they share in shared memory."""
-        statement = _in_registers(statement, self.fragments.registers)
-        statement = _without_unused(statement, {buffer for known in self.finished for buffer in known.writes})
-        self.private = _private_buffers(statement) | set(self.fragments.layouts)
-        self.private |= set(self.fragments.registers.values())
+        registers = {**self.fragments.registers, **self.fragments.vectors}
+        statement = _in_registers(statement, registers)
+        used = {buffer for known in self.finished for buffer in known.writes} | set(registers.values())
+        statement = _without_unused(statement, used)
+        self.allocated = {node.buffer for node in nodes_in(statement, tirx.AllocBuffer)}
+        self.private = _private_buffers(statement) | set(registers) | set(registers.values())
         mapped, _ = self._visit(statement, _Pending())
         return _in_scopes(mapped, self.private, self.scope)
 
@@ -145,7 +151,7 @@ class BlockStatements:
     def _barrier(self, node: Node, pending: _Pending) -> tuple[list[Any], _Pending]:
         """Return a barrier if the statement needs one before it, and what is pending after the statement."""
         reads, writes = self._accesses(node)
-        if self.scope == DYNAMIC and (reads or writes):
+        if self.scope == DYNAMIC and (reads | writes) & self.allocated:
             # TVM lays buffers over each other whose lifetimes do not meet.
             reads, writes = reads | {DYNAMIC}, writes | {DYNAMIC}
         if pending.needs_barrier(reads, writes):

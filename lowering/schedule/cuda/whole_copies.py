@@ -18,12 +18,14 @@ from mlirtri.lowering.schedule.imperative.perfect_nests import Nest, is_zero, ne
 from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence, with_body
 from mlirtri.lowering.tir.tiles import replaced, zero_of
 from mlirtri.lowering.toolchain.tvm_names import (
+    Buffer,
     Expr,
     Node,
     Stmt,
     TensorLoad,
     Var,
     ir,
+    structural_equal,
     structural_map,
     structural_walk,
     tirx,
@@ -87,6 +89,9 @@ def with_whole_copies(statement: Stmt) -> Stmt:
         whole = None if second is None else _whole(start, statements[second])
         if second is not None and whole is not None:
             statements[first], statements[second] = None, whole
+    for position, child in enumerate(statements):
+        whole = _over_another(statements[:position], child) if isinstance(child, tirx.For) else None
+        statements[position] = child if whole is None else whole
     return sequence(*(child for child in statements if child is not None))
 
 
@@ -101,15 +106,46 @@ def _whole(start: Any, copy: Any) -> Any:
     if not isinstance(start, tirx.For) or not isinstance(copy, tirx.For):
         return None
     zeros, part = nest_of(start), nest_of(copy)
-    if zeros is None or part is None or zeros.names or part.names or not _is_part(zeros, part):
+    if zeros is None or part is None or not is_zero(zeros.store.value) or not _is_part(zeros, part):
         return None
-    sizes = [int(axis.extent) for axis in zeros.axes]
-    guards = [
-        guard
-        for axis, size in zip(part.axes, sizes, strict=True)
-        if (guard := _guard(axis.variable, axis.extent, size)) is not None
-    ]
-    store = part.store
+    return _guarded_copy(copy, part, zeros)
+
+
+def _over_another(before: Sequence[Any], copy: Any) -> Any:
+    """Return a copy over a guarded copy with the same bounds, beyond which zeros are, as one of the whole buffer.
+
+    One of MLIR's tiles takes the place of another one, whose zeros it keeps.
+    """
+    part = nest_of(copy)
+    if part is None or part.reaches_all():
+        return None
+    stores = [each for each in before if any(_writes(each, part.store.buffer))]
+    whole = nest_of(stores[-1]) if stores and isinstance(stores[-1], tirx.For) else None
+    if whole is None or not _is_part(whole, part):
+        return None
+    conditions, _ = unguarded(whole.store.value)
+    values = dict(zip(whole.variables, part.variables, strict=True))
+    conditions = [replaced(condition, values) for condition in conditions]
+    guards = _guards(part, whole)
+    is_same = len(conditions) == len(guards) and all(map(structural_equal, conditions, guards))
+    return _guarded_copy(copy, part, whole) if guards and is_same else None
+
+
+def _writes(statement: Any, buffer: Buffer) -> list[bool]:
+    found = [] if statement is None else nodes_in(statement, tirx.BufferStore)
+    return [store.buffer.same_as(buffer) for store in found]
+
+
+def _guards(part: Nest, whole: Nest) -> list[Any]:
+    """Return the conditions under which the elements of a whole buffer are in a part of it."""
+    pairs = zip(part.axes, whole.axes, strict=True)
+    guards = [_guard(axis.variable, axis.extent, int(all_of.extent)) for axis, all_of in pairs]
+    return [guard for guard in guards if guard is not None]
+
+
+def _guarded_copy(copy: Any, part: Nest, whole: Nest) -> Any:
+    """Return a copy of a part of a buffer as one of the whole, with zeros where the part ends."""
+    sizes, guards, store = [int(axis.extent) for axis in whole.axes], _guards(part, whole), part.store
     value = store.value
     if guards:
         value = tirx.if_then_else(tirx.all(*guards), value, zero_of(str(value.ty.dtype)))
@@ -120,9 +156,9 @@ def _whole(start: Any, copy: Any) -> Any:
 
 
 def _is_part(zeros: Nest, part: Nest) -> bool:
-    """Return whether a nest stores elements from the first on to a buffer of constant size that another one zeroes."""
+    """Return whether a nest stores elements from the first on to a buffer of constant size that another one fills."""
     buffer, indices = part.store.buffer, list(part.store.indices)
-    if not zeros.store.buffer.same_as(buffer) or not zeros.reaches_all() or not is_zero(zeros.store.value):
+    if not zeros.store.buffer.same_as(buffer) or not zeros.reaches_all() or zeros.names or part.names:
         return False
     variables = part.variables
     if len(indices) != len(variables) or len(zeros.axes) != len(variables):

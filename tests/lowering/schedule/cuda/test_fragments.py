@@ -31,8 +31,8 @@ def test_attention_keeps_its_scores_and_results_in_registers():
     expected = EXAMPLES["flash attention fp16"].reference(q, k, v)
     torch.testing.assert_close(out.float(), expected, rtol=2e-3, atol=2e-3)
     source = kernel.compile(q, k, v, out, BM=64, BN=32).ir["cuda"]
-    # Maxima, sums and factors of the rows alone.
-    assert set(shared_floats(source)) == {64}
+    # Maxima, sums and factors of the rows, too.
+    assert not shared_floats(source)
     assert source.count("mlirtri_exchange_float32_1((&") == 2  # the maximum and the sum of a row
 
 

@@ -68,10 +68,25 @@ def test_numbers(any_size, random, function, shape, dtype, columns):
     assert float((found - expected).abs().max()) <= epsilon * float(expected.abs().max())
 
 
+def of_bytes(a, b):
+    return a.int() @ b.int().T
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtypes", [(torch.int8, torch.int8), (torch.uint8, torch.int8)], ids=str)
+def test_products_of_bytes(any_size, dtypes):
+    a, b = (
+        torch.randint(-100, 100, size).to(dtype) for size, dtype in zip(((70, 200), (65, 200)), dtypes, strict=True)
+    )
+    kernel = mt.jit(of_bytes).compile(a, b, target=TARGET)
+    assert "m64n128k32" in kernel.ir["cuda"]
+    assert torch.equal(kernel(a, b), of_bytes(a, b))
+
+
 MISTAKES = {
     "products not awaited": (r"    mlirtri_await_products_but_1\(\);", "", "which a product of .* reads"),
     "one step awaited too late": ("wait_group.sync.aligned 1", "wait_group.sync.aligned 2", "which a product of"),
-    "sums not awaited": (r"\n  mlirtri_await_products_\d+\([^\n]*", "", "ends without waiting for its product"),
+    "sums not awaited": (r"\n  mlirtri_await_products_float32_\d+\([^\n]*", "", "ends without waiting for its product"),
     "no barrier": (r"__syncthreads\(\);", "", "with no barrier between|has not waited for"),
     "copies awaited too late": (r"cp\.async\.wait_group 1", "cp.async.wait_group 2", "whose asynchronous copy"),
     "products not committed": (r"    mlirtri_commit_products\(\);", "", "which a product of"),
@@ -170,3 +185,70 @@ def test_tiles_beside_others_in_shared_memory_are_aligned():
     assert re.findall(r"__shared__ __align__\((\d+)\) uchar buf_dyn_shmem", kernel.ir["cuda"]) == ["1024"]
     kernel(a, b, bias, c)
     torch.testing.assert_close(c, a.float() @ b.float() + bias.exp() + bias.flip(0), rtol=1e-5, atol=1e-4)
+
+
+def scores_and_values(q, k, v, out, BN=64, threads=128):
+    """Attention without its maxima: two products in a loop, the second of what the first left in registers."""
+    with T.Kernel(T.ceildiv(q.shape[0], 64), threads=threads) as bx:
+        queries, keys = T.alloc_shared((64, q.shape[1]), q.dtype), T.alloc_shared((BN, q.shape[1]), q.dtype)
+        values = T.alloc_shared((BN, v.shape[1]), q.dtype)
+        scores, weights = T.alloc_fragment((64, BN)), T.alloc_fragment((64, BN), q.dtype)
+        sums, total, part = T.alloc_fragment((64, v.shape[1])), T.alloc_fragment((64,)), T.alloc_fragment((64,))
+        T.copy(q[bx * 64, 0], queries)
+        T.clear(sums)
+        T.clear(total)
+        for block in T.Pipelined(T.ceildiv(k.shape[0], BN), num_stages=2):
+            T.copy(k[block * BN, 0], keys)
+            T.clear(scores)
+            T.gemm(queries, keys, scores, transpose_B=True)
+            for i, j in T.Parallel(64, BN):
+                scores[i, j] = T.if_then_else(block * BN + j < k.shape[0], T.exp2(scores[i, j]), 0)
+            T.reduce_sum(scores, part, dim=1)
+            for i in T.Parallel(64):
+                total[i] = total[i] + part[i]
+            T.copy(scores, weights)
+            T.copy(v[block * BN, 0], values)
+            T.gemm(weights, values, sums)
+        for i, j in T.Parallel(64, v.shape[1]):
+            sums[i, j] = sums[i, j] / total[i]
+        T.copy(sums, out[bx * 64, 0])
+
+
+LOOP_MISTAKES = {
+    "copies awaited too late": (r"cp\.async\.wait_group 1", "cp.async.wait_group 3", "whose asynchronous"),
+    "copies not shown": (r"    mlirtri_show_tiles\(\);", "", r"wrote with no fence\.proxy\.async after it"),
+    "no barrier before a product": (
+        r"(mlirtri_show_tiles\(\);\n) *__syncthreads\(\);", r"\1", "has not waited for|no barrier between"
+    ),
+    "the next tiles over what is read": (
+        r"(mlirtri_await_products_float32_\d+[^\n]*\n) *__syncthreads\(\);", r"\1", "which a product|no barrier between"
+    ),
+    "products not awaited": (r"\n *mlirtri_await_products_[^\n]*", "", "which a product of"),
+}  # fmt: skip
+
+
+@needs_compiler
+@pytest.mark.parametrize(("target", "way"), [(TARGET, "group_multiply_bfloat16_64_h1"), ("cuda:emulated", "_held")])
+def test_products_of_a_loop_are_copied_an_iteration_ahead(target, way):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(rows, 64).mul(0.3).bfloat16() for rows in (70, 200, 200))
+    out = torch.zeros(70, 64, dtype=torch.bfloat16)
+    kernel = mt.jit(scores_and_values).compile(q, k, v, out, target=target)
+    kernel(q, k, v, out)
+    weights = torch.exp2(q.double() @ k.double().T)
+    expected = (weights / weights.sum(1, keepdim=True)) @ v.double()
+    # The weights are rounded to bf16 before their product, and the result once more.
+    epsilon = torch.finfo(torch.bfloat16).eps
+    assert float((out.double() - expected).abs().max()) <= epsilon * float(v.abs().max())
+    source = kernel.ir["cuda"]
+    assert way in source
+    # Scores, weights and totals of rows are in registers; the loop waits for its tiles alone.
+    assert "__shared__ alignas(64) float" not in source
+    loop = source[re.search(r"for \(\w+ i_\d+ = 0;", source).start() :]
+    assert loop.count("__syncthreads") == 4
+    if target == TARGET:
+        for name, (pattern, replacement, words) in LOOP_MISTAKES.items():
+            broken = re.sub(pattern, replacement, source)
+            assert broken != source, name
+            with pytest.raises(DeviceCheckError, match=words):
+                kernel.compilation.executable.with_source(broken).launch([q, k, v, out], [])
