@@ -148,6 +148,8 @@ class CompileContext:
     """Schedule rules and passes that failed and were skipped, in order."""
     keep_passes: bool = True
     """Whether to print the IR after each pass; False for the fastest compile."""
+    printed: tuple[bytes, str] = (b"", "")
+    """The bytecode of the MLIR module that was printed last, and its text."""
 
     def skip(self, step: SkippedStep, cause: Exception) -> None:
         """Note that `step` failed and is skipped; warn once per process, on the user's line.

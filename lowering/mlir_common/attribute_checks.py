@@ -20,6 +20,7 @@ from mlirtri.lowering.mlir_common.attributes import (
     DTYPE,
     ERROR,
     LENGTHS,
+    NAME,
     NUMBER,
     SIGNATURE,
     SIZES,
@@ -122,6 +123,7 @@ def _is_result(attribute: ir.Attribute, type_: ir.Type, outputs: Sequence[ir.Typ
 _Rule = tuple[Callable[[Any, Any, Sequence[Any], Mapping[Any, Any]], bool], str]
 _ARGUMENTS: dict[str, _Rule] = {
     BOUND: (lambda value, kind, outputs, bound: _text(value) is not None, "a name"),
+    NAME: (lambda value, kind, outputs, bound: bool(_text(value)), "a name"),
     DTYPE: (lambda value, kind, outputs, bound: _is_dtype(value, kind), "a dtype of the argument's bits"),
     SIZES: (lambda value, kind, outputs, bound: _are_names(value, kind), "a name per axis"),
     UPDATED_BY: (

@@ -13,10 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import func, ir
 
 BOUND = "mlirtri.bound"
 """Attribute of an argument: the name of the parameter that it stands for."""
+NAME = "mlirtri.name"
+"""Attribute of an argument: the name that calls give it, where MLIR's text cannot print that as a value's."""
 CHECK = "mlirtri.check"
 """Attribute of a result that is a check: ``"ErrorClass: message"``."""
 CHECK_LOCATION = "mlirtri.check_location"
@@ -57,6 +60,17 @@ CLAMP = "mlirtri.clamp"
 def argument_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
     """Return the attributes of each argument, as mutable dictionaries."""
     return _dictionaries(function, "arg_attrs", len(function.type.inputs))
+
+
+def argument_names(function: func.FuncOp) -> list[str]:
+    """Return the name of each argument by which it is given in calls: ``arg0`` and so on where it has none."""
+    arguments = function.regions[0].blocks[0].arguments
+    named = argument_attributes(function) if function.operation.name == "func.func" else [{}] * len(arguments)
+    said = [attributes.get(NAME, attributes.get(BOUND)) for attributes in named]
+    return [
+        name_of(argument.location) or f"arg{position}" if name is None else name.value
+        for position, (name, argument) in enumerate(zip(said, arguments, strict=True))
+    ]
 
 
 def strides_of(function: func.FuncOp) -> dict[int, tuple[int | None, ...]]:

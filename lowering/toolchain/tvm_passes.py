@@ -85,13 +85,21 @@ def run_passes(mod: IRModule, passes: tuple[Pass, ...], context: CompileContext)
     """Return `mod` after every pass in order, each recorded; raises `PassFailedError` on the user's line."""
     before = module_text(mod) if context.keep_passes else ""
     for step in passes:
-        mod = run_pass(mod, step)
+        mod, old = run_pass(mod, step), mod
         if not context.keep_passes:
             continue
-        after = module_text(mod)
+        after = before if _is_unchanged(old, mod) else module_text(mod)
         context.record(step.name, after, before, step.is_ours)
         before = after
     return mod
+
+
+def _is_unchanged(mod: IRModule, result: IRModule) -> bool:
+    """Return whether two modules have the same objects: most passes copy the module that they do not change."""
+    old, new = dict(mod.functions_items()), dict(result.functions_items())
+    if len(old) != len(new) or mod.attrs != result.attrs or not mod.global_infos == result.global_infos:
+        return False
+    return all(callee in old and old[callee].same_as(function) for callee, function in new.items())
 
 
 def run_pass(mod: IRModule, step: Pass) -> IRModule:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mlirtri.cli.program_files import compile_file
+from mlirtri.cli.program_files import check_arguments, compile_file
 from mlirtri.compiler.dumps import read_text
 from mlirtri.errors import UnknownOptionError
 from mlirtri.kernels.jit import JitFunction
@@ -38,6 +38,7 @@ def compile_program(
                 "--arg does not apply with --from: the IR has types of its own",
                 help=f"sizes are open in {', '.join(of_open_sizes)}" if of_open_sizes else None,
             )
+        check_arguments(kernel, arguments)
         return kernel
     if is_program(file):
         return compile_file(file, arguments, options, stages)

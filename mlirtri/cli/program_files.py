@@ -9,6 +9,7 @@ from mlirtri.compiler.dumps import read_text
 from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.kernels.argument_text import check_said
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.kernels.options import Options, resolved
 from mlirtri.kernels.session import resume
@@ -25,7 +26,15 @@ def compile_file(spec: str, arguments: dict[str, Any], options: Options, stages:
     program = load_program(file)
     _, _, pipeline = resolved(options)
     keywords = {"target": options.target, "schedule": options.schedule, "shapes": _shapes(arguments)}
-    return program.compile(entry or None, pipeline=_until(program, pipeline, stages), **keywords)
+    kernel = program.compile(entry or None, pipeline=_until(program, pipeline, stages), **keywords)
+    check_arguments(kernel, arguments)
+    return kernel
+
+
+def check_arguments(kernel: Kernel, arguments: dict[str, Any]) -> None:
+    """Raise `KernelValueError` for a tensor that is given of another type than the kernel's parameter of its name."""
+    for parameter in kernel.interface.parameters:
+        check_said(parameter.name, parameter.type, arguments.get(parameter.name))
 
 
 def _until(program: Program, pipeline: Pipeline, stages: Sequence[str] | None) -> Pipeline:

@@ -26,7 +26,7 @@ from mlirtri.cli.options import (
     target_option,
     with_folder,
 )
-from mlirtri.cli.run_command import PIPELINES, compared, compiled, data_of, expected_results, results_of
+from mlirtri.cli.run_command import compared, compiled, data_of, expected_results, is_computed, results_of, typed_arrays
 from mlirtri.errors import KernelError, KernelValueError, UnknownOptionError
 from mlirtri.lowering.pipelines import PIPELINE_STAGES
 from mlirtri.sources.packed_files import (
@@ -134,12 +134,13 @@ def _failure_of(
     kernel = None
     try:
         kernel = compiled(file, None, {**abstract(arrays), **given}, *chosen)
+        arrays = typed_arrays(kernel, arrays)
         values = data_of(kernel, arrays, given)
         inputs += [_input(name, value, name in arrays) for name, value in values.items()]
         _, results = results_of(kernel, values)
         if expected is None:
             return None
-        wanted = expected_results(file, None, expected, arrays, given)
+        wanted = expected_results(file, None, expected, arrays, given, results)
         difference = compared(expected, results, wanted)
     except UnknownOptionError:
         raise
@@ -148,7 +149,7 @@ def _failure_of(
         return _Failure(f"{type(error).__name__}: {error}", reason, inputs, kernel)
     if difference is None:
         return None
-    return _Failure(difference, difference.partition(": ")[2], inputs, kernel, {} if expected in PIPELINES else wanted)
+    return _Failure(difference, difference.partition(": ")[2], inputs, kernel, {} if is_computed(expected) else wanted)
 
 
 def _tried(output: Path, words: list[str], reason: str) -> int:

@@ -20,7 +20,7 @@ from mlirtri.cli.options import (
     target_option,
     with_folder,
 )
-from mlirtri.errors import ArgumentMismatchError, did_you_mean
+from mlirtri.errors import ArgumentMismatchError, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.target import as_target
 from mlirtri.lowering.pipelines import INTERPRETER, PIPELINE_STAGES
 
@@ -37,7 +37,10 @@ PIPELINES = (*PIPELINE_STAGES, INTERPRETER)
 @click.option("--input", "inputs", metavar="NAME=FILE.npy", multiple=True, help="An argument's data; FILE.npz for all.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write the results to this .npy or .npz.")
 @click.option(
-    "--check-against", "expected", metavar="FILE|PIPELINE", help="Compare with .npy, .npz or another pipeline."
+    "--check-against",
+    "expected",
+    metavar="FILE|PIPELINE|LIBRARY",
+    help="Compare with .npy, .npz, another pipeline, numpy, torch, onnxruntime, …",
 )
 @start_option
 @arguments_option
@@ -52,20 +55,23 @@ def run(
     """Compile a kernel, run it once and print what comes out.
 
     FILE is what `emit` takes. Arguments without --input are random, the same for each name in every run, whichever
-    file, stage or pipeline the kernel comes from. --check-against takes the interpreter, too; exit status 1 where an
-    element differs by more than rounding explains.
+    file, stage or pipeline the kernel comes from. --check-against takes the interpreter and the libraries of `compare`,
+    too; exit status 1 where an element differs by more than rounding explains.
     """
     from mlirtri.cli.data_files import abstract, check_output, read_inputs, write_results
     from mlirtri.kernels.argument_text import summary
 
-    if expected is not None and expected not in PIPELINES:
+    if expected is not None and not is_computed(expected):
         _read(expected)  # what is wrong with the file is said before anything runs
+    if start and expected is not None and is_library(expected):
+        raise UnknownOptionError(f"{expected} does not run IR: leave out --from, or name a pipeline")
     check_output(output)
     arrays = read_inputs(inputs)
     given = by_name(arguments)
     typed = given if start else {**abstract(arrays), **given}
     chosen = as_target(target or "cuda").emulated() if emulate else target
     kernel = compiled(file, start, typed, pipeline, chosen, schedule)
+    arrays = typed_arrays(kernel, arrays)
     values = data_of(kernel, arrays, given)
     result, results = results_of(kernel, values)
     for line in summary(result):
@@ -74,18 +80,38 @@ def run(
         write_results(with_folder(output), results)
     if expected is None:
         return 0
-    difference = compared(expected, results, expected_results(file, start, expected, arrays, given))
+    difference = compared(expected, results, expected_results(file, start, expected, arrays, given, results))
     print(f"agrees with {expected}" if difference is None else difference)
     return int(difference is not None)
 
 
+def is_library(expected: str) -> bool:
+    """Return whether this names one of the libraries that `compare` runs beside kernels."""
+    from mlirtri.measure.libraries import LIBRARIES  # loads torch
+
+    return expected not in PIPELINES and expected in LIBRARIES
+
+
+def is_computed(expected: str) -> bool:
+    """Return whether this names a pipeline or a library, not a file."""
+    return expected in PIPELINES or is_library(expected)
+
+
 def expected_results(
-    file: str, start: str | None, expected: str, arrays: Mapping[str, np.ndarray], given: Mapping[str, object]
-) -> dict[str, np.ndarray]:
-    """Return the arrays of a file, or what another pipeline gives for the same arguments."""
+    file: str, start: str | None, expected: str, arrays: Mapping[str, np.ndarray], given: Mapping[str, object],
+    actual: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return the arrays of a file, or what another pipeline or a library gives for the same arguments.
+
+    `actual` are the kernel's results: those of a library have their names.
+    """
     from mlirtri.cli.data_files import abstract
 
-    if expected not in PIPELINES:
+    if is_library(expected):
+        from mlirtri.measure.libraries import results_by  # loads torch
+
+        return results_by(expected, file, {**given, **arrays}, actual)
+    if not is_computed(expected):
         return _read(expected)
     typed = dict(given) if start else {**abstract(arrays), **given}
     other = compiled(file, start, typed, expected, None, None)
@@ -107,21 +133,26 @@ def compiled(file: str, start: str | None, given: dict[str, Any], pipeline: Any,
 def data_of(kernel: Kernel, arrays: Mapping[str, np.ndarray], given: Mapping[str, object]) -> dict[str, Any]:
     """Return the values of a kernel's run-time parameters: arrays of files, values that are given, random data."""
     from mlirtri.calls.arrays import as_torch  # loads torch
-    from mlirtri.cli.data_files import typed
     from mlirtri.kernels.argument_text import data_for, device_for
 
-    device, values = device_for(kernel.target), {}
-    names = [parameter.name for parameter in kernel.interface.parameters]
-    if unknown := sorted(arrays.keys() - {*names}):
-        help = f"{did_you_mean(unknown[0], names)}its run-time parameters are {', '.join(names) or 'none'}"
+    device, arrays = device_for(kernel.target), typed_arrays(kernel, arrays)
+    return {
+        parameter.name: as_torch(arrays[parameter.name].copy()).to(device)
+        if parameter.name in arrays
+        else data_for(parameter.name, parameter.type, given.get(parameter.name), device)
+        for parameter in kernel.interface.parameters
+    }
+
+
+def typed_arrays(kernel: Kernel, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays of files with the dtypes of the kernel's parameters; raises `KernelError` where none fits."""
+    from mlirtri.cli.data_files import typed
+
+    types = {parameter.name: parameter.type for parameter in kernel.interface.parameters}
+    if unknown := sorted(arrays.keys() - types.keys()):
+        help = f"{did_you_mean(unknown[0], types)}its run-time parameters are {', '.join(types) or 'none'}"
         raise ArgumentMismatchError(f"--input {unknown[0]}: {kernel.name}() has no such parameter", help=help)
-    for parameter in kernel.interface.parameters:
-        name = parameter.name
-        if name in arrays:
-            values[name] = as_torch(typed(name, arrays[name], parameter.type).copy()).to(device)
-        else:
-            values[name] = data_for(name, parameter.type, given.get(name), device)
-    return values
+    return {name: typed(name, array, types[name]) for name, array in arrays.items()}
 
 
 def results_of(kernel: Kernel, values: Mapping[str, object]) -> tuple[Any, dict[str, np.ndarray]]:
@@ -142,8 +173,11 @@ def _read(expected: str) -> dict[str, np.ndarray]:
     if (packed := read_packed(Path(expected), EXPECTED)) is not None:
         return packed
     if Path(expected).suffix not in SUFFIXES:
-        names = ", ".join(PIPELINES)
-        raise click.UsageError(f"--check-against {expected}: name an .npy or .npz file, or one of {names}")
+        from mlirtri.measure.libraries import LIBRARIES  # loads torch
+
+        names = (*PIPELINES, *LIBRARIES)
+        help = f"{did_you_mean(expected, names)}name an .npy or .npz file, or one of {', '.join(names)}"
+        raise click.UsageError(f"--check-against {expected}: {help}")
     return read_arrays(Path(expected))
 
 

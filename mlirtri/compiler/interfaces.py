@@ -14,7 +14,7 @@ from mlirtri.compiler.dumps import MANIFEST, read_manifest
 from mlirtri.compiler.interface_json import from_json
 from mlirtri.dialect.base.dtypes import STORED, as_dtype, find_stored
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import ir, public_functions
 from mlirtri.dialect.definition import type_of
 from mlirtri.errors import KernelError, ParseError, Span, error_class
@@ -36,6 +36,7 @@ from mlirtri.lowering.mlir_common.attributes import (
     SIGNATURE,
     STATE,
     argument_attributes,
+    argument_names,
     noted_strides,
     result_attributes,
     strides_of,
@@ -104,9 +105,8 @@ def _of_mlir(module: Any, path: Path) -> tuple[str, Interface]:
         span = _span_of_function(functions[1], path) if functions else Span(str(path), 1, 1)
         raise ParseError(f"expected a module of one function, found {len(functions)}", span)
     [function] = functions
-    arguments = function.regions[0].blocks[0].arguments
     inputs, results = _signature(module, function, path)
-    names = [name_of(argument.location) or f"arg{index}" for index, argument in enumerate(arguments)][: len(inputs)]
+    names = argument_names(function)[: len(inputs)]
     updates = _updates_of_mlir(module, function)
     symbol = symbol_name(function)
     if function.operation.name == "llvm.func":

@@ -153,9 +153,8 @@ def data_for(name: str, type_: TensorType, given: object, device: str) -> Any:
     """
     if given is not None and not isinstance(given, (Tensor, DType)):
         return given
+    check_said(name, type_, given)
     said = given.type if isinstance(given, Tensor) else None
-    if said is not None and not _fits(said, type_):
-        raise KernelValueError(f"{name!r} is a {type_}, not a {said}", help=f"leave out --arg {name}, or say its type")
     if said is not None and not type_.is_static:
         type_ = said
     if not type_.is_static:
@@ -164,6 +163,13 @@ def data_for(name: str, type_: TensorType, given: object, device: str) -> Any:
             help=f"say them: {name}={type_.dtype}[{','.join('4' * type_.rank)}]",
         )
     return random_tensor(name, type_, device, given.bounds if isinstance(given, Tensor) else None)
+
+
+def check_said(name: str, type_: TensorType, given: object) -> None:
+    """Raise `KernelValueError` for a `Tensor` that is given of another type than the parameter's."""
+    if isinstance(given, Tensor) and not _fits(given.type, type_):
+        message = f"{name!r} is a {type_}, not a {given.type}"
+        raise KernelValueError(message, help=f"leave out --arg {name}, or say its type")
 
 
 def _fits(said: TensorType, type_: TensorType) -> bool:

@@ -157,18 +157,7 @@ def _narrow_results(contenders: Sequence[Contender]) -> None:
     returned = next((result for result in kernels if result is not None), None)
     for contender in contenders:
         if contender.kernel is None and contender.result is not None and returned is not None:
-            contender.result = _narrowed(contender.result, returned)
-
-
-def _narrowed(results: list[np.ndarray], returned: Sequence[np.ndarray]) -> list[np.ndarray]:
-    if len(results) != len(returned):
-        return results
-    return [
-        wide.astype(narrow.dtype)
-        if wide.dtype == np.float64 and narrow.dtype.itemsize < wide.itemsize and narrow.dtype.kind in "fV"
-        else wide
-        for wide, narrow in zip(results, returned, strict=True)
-    ]
+            contender.result = libraries.narrowed(contender.result, returned)
 
 
 def machine() -> str:

@@ -12,14 +12,15 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+import torch
 
-from mlirtri.errors import KernelTypeError, UnknownOptionError, did_you_mean
+from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, UnknownOptionError, did_you_mean
 from mlirtri.kernels.options import Options
 from mlirtri.lowering.core.interface import Leaf
-from mlirtri.measure.columns import Column
-from mlirtri.measure.copies import host_array
-from mlirtri.measure.eager import plain_call
-from mlirtri.measure.subjects import KernelSubject, ProgramSubject, Subject
+from mlirtri.measure.columns import Column, columns_of
+from mlirtri.measure.copies import copied, host_array, written
+from mlirtri.measure.eager import leaves, plain_call
+from mlirtri.measure.subjects import KernelSubject, ProgramSubject, Subject, subjects_of
 
 Call = Callable[[], Any]
 
@@ -80,8 +81,47 @@ def call_of(library: Library, subject: Subject, values: Mapping[str, object]) ->
             f"{library.name} is not installed", help=f"pip install {library.project or library.package}"
         )
     if not library.fits(subject):
-        raise KernelTypeError(f"{library.name} does not run what this is written in")
+        fitting = ", ".join(each.name for each in LIBRARIES.values() if each.fits(subject))
+        raise KernelTypeError(f"{library.name} does not run what this is written in", help=f"it runs in {fitting}")
     return library.call(subject, values)
+
+
+def results_by(
+    name: str, file: str, arguments: Mapping[str, object], actual: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return what a library gives for what ``FILE[::name]`` names, by the names of the kernel's own results.
+
+    These are what it returns, then the arguments that it writes. Raises `KernelError`, also where the library does.
+    """
+    [subject] = subjects_of(file, (), arguments, columns_of(("linalg",), None, None, None))
+    subject.compilations = 1
+    values = copied(subject.named)
+    try:
+        with torch.no_grad(), np.errstate(all="ignore"):
+            results = leaves(call_of(LIBRARIES[name], subject, values)())
+    except KernelError:
+        raise
+    except Exception as error:
+        # Other people's compilers, and a plain function, raise anything.
+        raise KernelValueError(f"{name} does not run it: {type(error).__name__}: {error}") from error
+    changed = {key: host_array(values[key]) for key in written(values, subject.named)}
+    returned = [key for key in actual if key not in subject.named]
+    if len(results) != len(returned):
+        return {**{f"result{number}": array for number, array in enumerate(results)}, **changed}
+    narrow = narrowed(results, [actual[key] for key in returned])
+    return {**dict(zip(returned, narrow, strict=True)), **changed}
+
+
+def narrowed(results: list[np.ndarray], returned: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return floating-point results in the dtypes that a kernel returned, where these are narrower."""
+    if len(results) != len(returned):
+        return results
+    return [
+        wide.astype(narrow.dtype)
+        if wide.dtype == np.float64 and narrow.dtype.itemsize < wide.itemsize and narrow.dtype.kind in "fV"
+        else wide
+        for wide, narrow in zip(results, returned, strict=True)
+    ]
 
 
 def _is_kernel_of(semantics: str) -> Callable[[Subject], bool]:
@@ -116,8 +156,6 @@ def _torch_module(subject: ProgramSubject) -> Any:
 
 
 def _compiled_by_torch(subject: Subject, values: Mapping[str, Any]) -> Call:
-    import torch
-
     torch.compiler.reset()
     if isinstance(subject, ProgramSubject):
         module, (arguments, keywords) = torch.compile(_torch_module(subject)), subject.structured(values)
@@ -201,8 +239,6 @@ def _serialized(model: Any) -> Any:
 
 
 def _threads() -> int:
-    import torch
-
     return torch.get_num_threads()
 
 

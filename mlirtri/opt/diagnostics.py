@@ -101,7 +101,7 @@ def differences(text: str, file: str, reports: Sequence[Report], only_expected: 
         hit = next((expectation for expectation in expected if not expectation.met and expectation.fits(report)), None)
         if hit is not None:
             hit.met = True
-        elif not only_expected and not _repeats_the_operation(report):
+        elif not only_expected and not repeats_the_operation(report):
             wrong.append(Report("error", f'unexpected {report.severity}: "{report.message}"', report.span))
     for expectation in expected:
         if not expectation.met:
@@ -110,6 +110,6 @@ def differences(text: str, file: str, reports: Sequence[Report], only_expected: 
     return wrong
 
 
-def _repeats_the_operation(report: Report) -> bool:
-    """Return whether this is the one note that MLIR ignores when it verifies diagnostics."""
+def repeats_the_operation(report: Report) -> bool:
+    """Return whether this is the note that shows the operation, which MLIR ignores when it verifies diagnostics."""
     return report.severity == "note" and report.message.startswith("see current operation")

@@ -34,6 +34,10 @@ FLAGS = {
     "mlir-print-op-generic": "print every operation in the generic form",
     "mlir-print-local-scope": "print without aliases for attributes and locations",
     "mlir-use-nameloc-as-prefix": "name values after their name locations",
+    "mlir-print-skip-regions": "print operations without their regions",
+    "mlir-print-assume-verified": "print without verifying first",
+    "mlir-print-op-on-diagnostic": "notes of diagnostics show the operation (on unless =0)",
+    "mlir-disable-diagnostic-notes": "print diagnostics without notes",
     "mlir-timing": "print the time each pass took",
     "mlir-disable-threading": "accepted for compatibility: one thread is all this tool uses",
 }
@@ -48,15 +52,37 @@ VALUES = {
     "mlir-print-ir-tree-dir": "DIR: print the IR into files of this folder, not to stderr",
     "mlir-pass-pipeline-crash-reproducer": "FILE: where a pass fails or crashes, write the IR and the passes there",
     "mlir-elide-elementsattrs-if-larger": "N: shorten constants of more than N elements",
+    "mlir-elide-resource-strings-if-larger": "N: shorten resources of more than N characters",
+    "emit-bytecode-version": "N: write this version of MLIR's binary form, with --emit-bytecode",
 }
+NUMBERS = (
+    "mlir-elide-elementsattrs-if-larger", "mlir-elide-resource-strings-if-larger", "emit-bytecode-version",
+)  # fmt: skip
+"""Options whose value is a number."""
 
 CHOICES = {"verify-diagnostics": ("all", "only-expected")}
 """Flags that take one of some values, too."""
+_ON = ("verify-each", "mlir-print-op-on-diagnostic")
+"""Flags that are on unless they are put off."""
 TEXTS = ("split-input-file",)
 """Flags that take a text, too."""
+_NO_SWITCH = "MLIR's Python bindings have no switch for it"
+_NO_COUNTERS = "MLIR's wheel is built without counters and debug output"
+_BY_CHANGE = "--mlir-print-ir-after-change shows what each pass changed, --mlir-timing the time it took"
+_ONE_MODULE = "passes run on one module, which stands around what the file has: leave it out"
 REFUSED = {
-    "mlir-pass-statistics": "MLIR's wheel is built without counters, so there is nothing to print: "
-    "--mlir-print-ir-after-change shows what each pass changed, --mlir-timing the time it took",
+    "mlir-pass-statistics": f"{_NO_COUNTERS}, so there is nothing to print: {_BY_CHANGE}",
+    "mlir-pass-statistics-display": f"{_NO_COUNTERS}, so there is nothing to print: {_BY_CHANGE}",
+    "mlir-debug-counter": f"{_NO_COUNTERS}: `mlirtri reduce` finds the part of a file that matters",
+    "debug-only": f"{_NO_COUNTERS}: {_BY_CHANGE}",
+    "mlir-timing-display": f"{_NO_SWITCH}: --mlir-timing prints a tree",
+    "mlir-print-value-users": f"{_NO_SWITCH}: --mlir-print-op-generic names every operand",
+    "mlir-print-unique-ssa-ids": f"{_NO_SWITCH}: names are unique in each function",
+    "mlir-print-elementsattrs-with-hex-if-larger": f"{_NO_SWITCH}: --mlir-elide-elementsattrs-if-larger shortens them",
+    "no-implicit-module": _ONE_MODULE,
+    "load-dialect-plugin": "dialects come by --irdl-file, since plugins need the C++ library that MLIR's wheel hides",
+    "load-pass-plugin": "plugins need the C++ library that MLIR's wheel hides: write the pass in Python, as "
+    "docs/extend/stage.md shows",
 }
 """Options of mlir-opt that cannot be had, with the reason."""
 SPLIT_MARKER = "// -----"
@@ -73,7 +99,11 @@ class Options:
     """Passes given by themselves, as pipeline text: ``linalg-morph-ops{named-to-category}``."""
 
     def on(self, flag: str) -> bool:
-        return self.flags.get(flag, flag == "verify-each")
+        return self.flags.get(flag, flag in _ON)
+
+    def number(self, name: str) -> int | None:
+        """Return the value of one of `NUMBERS`; None where it is not given."""
+        return int(self.values[name]) if name in self.values else None
 
 
 def parse_arguments(arguments: Sequence[str]) -> Options:
@@ -132,9 +162,9 @@ def _check(options: Options, inputs: list[str]) -> None:
         raise UsageError("--run-reproducer has its passes in the file: leave out others")
     if options.passes and "pass-pipeline" in options.values:
         raise UsageError(f"--{options.passes[0]} cannot stand beside --pass-pipeline: put it into the pipeline")
-    limit = options.values.get("mlir-elide-elementsattrs-if-larger")
-    if limit is not None and not limit.isdigit():
-        raise UsageError(f"--mlir-elide-elementsattrs-if-larger={limit}: the value is a number")
+    for name in NUMBERS:
+        if not options.values.get(name, "0").isdigit():
+            raise UsageError(f"--{name}={options.values[name]}: the value is a number")
 
 
 def _dashes(name: str) -> str:

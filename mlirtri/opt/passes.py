@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from mlirtri.dialect import definition
 from mlirtri.dialect.bindings.mlir import ir, load_irdl
-from mlirtri.opt.diagnostics import Report, report_of
+from mlirtri.opt.diagnostics import Report, repeats_the_operation, report_of
 from mlirtri.opt.options import Options
 from mlirtri.opt.pipelines import Plan
 from mlirtri.opt.registry import load_all
@@ -29,7 +30,7 @@ def transform(path: str, plan: Plan, options: Options) -> tuple[str | bytes | No
 
     def collect(diagnostic: ir.Diagnostic) -> bool:
         if not diagnostic.message.endswith(_OF_A_REPRODUCER):
-            reports.append(report_of(diagnostic))
+            reports.append(_with_notes_of(options, report_of(diagnostic)))
         return True
 
     handler = context.attach_diagnostic_handler(collect)
@@ -45,6 +46,15 @@ def transform(path: str, plan: Plan, options: Options) -> tuple[str | bytes | No
         handler.detach()
 
 
+def _with_notes_of(options: Options, report: Report) -> Report:
+    """Return a report without the notes that the options put off."""
+    if options.on("mlir-disable-diagnostic-notes"):
+        return replace(report, notes=())
+    if options.on("mlir-print-op-on-diagnostic"):
+        return report
+    return replace(report, notes=tuple(note for note in report.notes if not repeats_the_operation(note)))
+
+
 def _steps(path: str, plan: Plan, options: Options, context: ir.Context, reports: list[Report]) -> str | bytes:
     _load_dialects(options.values.get("irdl-file"), context)
     module = ir.Module.parseFile(path, context)
@@ -55,24 +65,26 @@ def _steps(path: str, plan: Plan, options: Options, context: ir.Context, reports
     if plan.translation is not None:
         return translated(module, plan.translation)
     if options.on("emit-bytecode"):
-        return _bytecode(module, path)
-    limit = options.values.get("mlir-elide-elementsattrs-if-larger")
+        return _bytecode(module, path, options.number("emit-bytecode-version"))
     text = module.operation.get_asm(
         enable_debug_info=options.on("mlir-print-debuginfo"),
         pretty_debug_info=options.on("mlir-pretty-debuginfo"),
         print_generic_op_form=options.on("mlir-print-op-generic"),
         use_local_scope=options.on("mlir-print-local-scope"),
         use_name_loc_as_prefix=options.on("mlir-use-nameloc-as-prefix"),
-        large_elements_limit=None if limit is None else int(limit),
+        large_elements_limit=options.number("mlir-elide-elementsattrs-if-larger"),
+        large_resource_limit=options.number("mlir-elide-resource-strings-if-larger"),
+        assume_verified=options.on("mlir-print-assume-verified"),
+        skip_regions=options.on("mlir-print-skip-regions"),
     )
     return text if text.endswith("\n") else f"{text}\n"  # with locations in place MLIR ends with none
 
 
-def _bytecode(module: ir.Module, path: str) -> bytes:
+def _bytecode(module: ir.Module, path: str, version: int | None) -> bytes:
     """Return the module's bytecode, in which the input goes by ``-``: its locations name a file of ours."""
     text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
     buffer = io.BytesIO()
-    ir.Module.parse(text.replace(path, "-"), module.context).operation.write_bytecode(buffer)
+    ir.Module.parse(text.replace(path, "-"), module.context).operation.write_bytecode(buffer, version)
     return buffer.getvalue()
 
 

@@ -140,6 +140,8 @@ def _configure(manager: passmanager.PassManager, options: Options, before: bool,
             print_module_scope=options.on("mlir-print-ir-module-scope"),
             enable_debug_info=options.on("mlir-print-debuginfo"),
             print_generic_op_form=options.on("mlir-print-op-generic"),
+            large_elements_limit=options.number("mlir-elide-elementsattrs-if-larger"),
+            large_resource_limit=options.number("mlir-elide-resource-strings-if-larger"),
             **({"tree_printing_dir_path": tree} if tree else {}),
         )
     if options.on("mlir-timing"):

@@ -44,11 +44,11 @@ class ColourTable:
         shown = ["" if len(line) > _MOST else line for line in lines]
         patterns = _NUMBER.sub("0", "\n".join(shown)).split("\n")
         known = self._patterns.setdefault(kind, {"": 0})
-        for pattern, line in zip(patterns, shown, strict=True):
+        for pattern, line in dict(zip(patterns, shown, strict=True)).items():
             if pattern not in known:
                 known[pattern] = len(self.runs)
                 self.runs.append(self._runs_of(kind, line))
-        return [known[pattern] for pattern in patterns]
+        return list(map(known.__getitem__, patterns))
 
     def _runs_of(self, kind: str, line: str) -> list[int]:
         positions = _positions_without_numbers(line)

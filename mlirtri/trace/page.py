@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import repeat
@@ -39,12 +39,30 @@ def trace_page(trace: Trace, watched: Watched | None = None) -> str:
     table, origins = LineTable(), OriginTable(main_file([lines for kernel in found for lines in kernel]))
     distinct = {origin for kernel in found for text in kernel for each in text for origin in each}
     source = _source_of(origins, distinct, table)
-    bodies: list[str] = []
+    bodies = _Bodies()
     kernels = []
     for kernel, lines in zip(trace.kernels, found, strict=True):
         pairs = zip(kernel.texts, lines, strict=True)
         kernels.append(_kernel_row(kernel, [_text_row(*pair, origins, table, bodies) for pair in pairs]))
     return _rendered(trace, _Contents(table, origins, bodies, kernels, source), watched)
+
+
+class _Bodies:
+    """The packed lines of texts; equal texts of the same lines of the user's have one."""
+
+    def __init__(self) -> None:
+        self.packed: list[str] = []
+        self._last: dict[str, tuple[str, Lines | None, int]] = {}
+        """By kind, the text that was packed last: passes that change nothing leave it as it is."""
+
+    def number(self, text: TracedText, found: Lines, pack: Callable[[], str]) -> int:
+        """Return the number of a text's lines, which are packed if the text before was another."""
+        last, origins, number = self._last.get(text.kind, ("", None, -1))
+        if last != text.text or origins != found:
+            number = len(self.packed)
+            self.packed.append(pack())
+            self._last[text.kind] = text.text, found, number
+        return number
 
 
 @dataclass
@@ -53,7 +71,7 @@ class _Contents:
 
     table: LineTable
     origins: OriginTable
-    bodies: list[str]
+    bodies: _Bodies
     kernels: list[dict[str, Any]]
     source: dict[str, Any] | None
 
@@ -76,7 +94,11 @@ def _rendered(trace: Trace, contents: _Contents, watched: Watched | None = None)
         title=trace.title,
         notes=trace.notes,
         data=_embedded(data),
-        chunks=[("colours", table.colours()), *_named("lines", table.chunks()), *_named("text", contents.bodies)],
+        chunks=[
+            ("colours", table.colours()),
+            *_named("lines", table.chunks()),
+            *_named("text", contents.bodies.packed),
+        ],
         style=(_FOLDER / "page.css").read_text(),
         script="".join((_FOLDER / name).read_text() for name in scripts),
         kernels=[_plots(kernel) for kernel in trace.kernels],
@@ -137,6 +159,7 @@ class _OriginsOfTexts:
     def of(self, texts: Sequence[TracedText]) -> list[Lines]:
         """Return the lines of each of these texts, which are of stages that come after those of earlier calls."""
         found: dict[int, Lines] = {}
+        of_equal: dict[str, Lines] = {}
         for number, text in enumerate(texts):
             if text.complete is not None or text.kind != "mlir":
                 found[number] = source_lines(text.kind, text.text, text.complete)
@@ -144,8 +167,11 @@ class _OriginsOfTexts:
                 self._known |= {line.strip(): each for line, each in pairs if each}
         for number, text in enumerate(texts):
             if number not in found:
-                # Without a loop of Python: a page has millions of these lines.
-                found[number] = list(map(self._known.get, map(str.strip, text.text.splitlines()), repeat(())))
+                if text.text not in of_equal:
+                    # Without a loop of Python: a page has millions of these lines.
+                    lines = map(str.strip, text.text.splitlines())
+                    of_equal[text.text] = list(map(self._known.get, lines, repeat(())))
+                found[number] = of_equal[text.text]
         return [found[number] for number in range(len(texts))]
 
 
@@ -162,11 +188,11 @@ def _kernel_row(kernel: TracedKernel, texts: list[dict[str, Any]]) -> dict[str, 
 
 
 def _text_row(
-    text: TracedText, found: Lines, origins: OriginTable, table: LineTable, bodies: list[str]
+    text: TracedText, found: Lines, origins: OriginTable, table: LineTable, bodies: _Bodies
 ) -> dict[str, Any]:  # fmt: skip
-    """Return what the list shows of a text; its lines become one more of `bodies`, packed."""
+    """Return what the list shows of a text, whose lines are one of `bodies`."""
     lines = text.text.splitlines()
-    bodies.append(packed_text(table.numbers(text.kind, lines), origins.numbers(found)))
+    number = bodies.number(text, found, lambda: packed_text(table.numbers(text.kind, lines), origins.numbers(found)))
     return {
         "stage": text.stage,
         "pass": text.pass_name,
@@ -177,7 +203,7 @@ def _text_row(
         "upstream": text.is_upstream,
         "rows": len(lines),
         "widest": max(map(len, lines), default=0),
-        "body": len(bodies) - 1,
+        "body": number,
     }
 
 
@@ -222,7 +248,7 @@ class GrowingPage:
     """
 
     def __init__(self) -> None:
-        self._contents = _Contents(LineTable(), OriginTable(None), [], [], None)
+        self._contents = _Contents(LineTable(), OriginTable(None), _Bodies(), [], None)
         self._origins = _OriginsOfTexts()
         self._distinct: set[tuple[str, int]] = set()
         self._rows: list[dict[str, Any]] = []

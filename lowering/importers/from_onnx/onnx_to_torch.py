@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mlirtri.dialect.bindings.locations import location_of, name_of
+from mlirtri.dialect.bindings.locations import location_of, name_of, span_of
 from mlirtri.dialect.bindings.mlir import (
     all_operations,
     ir,
@@ -15,6 +15,7 @@ from mlirtri.dialect.bindings.mlir import (
 )
 from mlirtri.dialect.definition import new_context
 from mlirtri.errors import PassFailedError, Span, UnsupportedOperationError
+from mlirtri.lowering.core.interface import unique_name
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.from_onnx import torch_loops
 from mlirtri.lowering.importers.from_onnx.graph import OnnxGraph
@@ -22,6 +23,7 @@ from mlirtri.lowering.importers.from_torch.builder import cast, element_of, inte
 from mlirtri.lowering.importers.from_torch.refused import refuse_operators
 from mlirtri.lowering.mlir_common.attributes import (
     BOUND,
+    NAME,
     SIZES,
     argument_attributes,
     note_signs,
@@ -81,8 +83,8 @@ def _locate(module: ir.Module, graph: OnnxGraph) -> None:
 
 
 def _value_name(name: str | None) -> str | None:
-    """Return a node's name without the slashes and colons of exporters, which MLIR prints as hexadecimal digits."""
-    return re.sub(r"[/:]+", ".", name.strip("/:")) or None if name else None
+    """Return a name without what MLIR prints as hexadecimal digits: the slashes, colons and the like of exporters."""
+    return re.sub(r"[^\w.$-]+", "_", re.sub(r"/+", ".", name.strip("/:")), flags=re.ASCII) or None if name else None
 
 
 def _bitcast(module: ir.Module) -> None:
@@ -129,10 +131,17 @@ def _describe(module: ir.Module, graph: OnnxGraph) -> None:
     [function] = public_functions(module)
     function = function.opview
     note_signs(function)
-    arguments = argument_attributes(function)
-    for attributes, value in zip(arguments, graph.model.graph.input, strict=True):
+    arguments, values = argument_attributes(function), list(graph.model.graph.input)
+    taken = {value.name for value in values}
+    for argument, attributes, value in zip(function.arguments, arguments, values, strict=True):
+        if (name := _value_name(value.name) or "input") != value.name:
+            name = unique_name(name, taken)
+            taken.add(name)
+            argument.set_location(location_of(span_of(argument.location), name))
+            attributes[NAME] = ir.StringAttr.get(value.name)
         if value.name in graph.bound:
             attributes[BOUND] = ir.StringAttr.get(value.name)
+            attributes.pop(NAME, None)
         # Sizes of one name are equal sizes.
         names = [size.dim_param for size in value.type.tensor_type.shape.dim]
         if any(names):

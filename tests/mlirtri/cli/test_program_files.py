@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 PROGRAM = """
@@ -96,7 +97,31 @@ def test_inputs_of_models_whose_names_are_no_identifiers_are_given_sizes(run, tm
     status, out, err = run("run", str(file), "--arg", f"{name}=float32[2,4]")
     assert status == 0, err
     assert "result: float32[2, 4]" in out
+    shown = {"input.1": "input.1", "images:0": "images_0", "/encoder/x": "encoder.x", "0": "_0"}[name]
+    stage = tmp_path / "fused.mlir"
+    stage.write_text(run("emit", str(file), "--stage=fused", "--arg", f"{name}=float32[2,4]")[1])
+    assert f"@net(%{shown}: tensor<2x4xf32>" in stage.read_text()
+    if shown == "images_0":
+        assert "float32[2, 4]" in run("run", str(stage), "--from=fused")[1]
+    for command in ("run", "emit"):
+        _, out, err = run(command, str(file), "--arg", f"{name}=float64[2,4]")
+        assert (out, err.splitlines()[0]) == ("", f"{name!r} is a float32[2, 4], not a float64[2, 4]")
     given = ["--arg", f"{name}=f32[3,4]", "--pipeline", "mlir", "--repeat", "1"]
     status, out, err = run("compare", str(file), *given)
     assert status == 0, err
     assert f"net({name}: float32[3, 4]) on cpu" in out
+
+
+def test_weights_of_models_are_named_as_exporters_call_them(run, tmp_path):
+    onnx = pytest.importorskip("onnx")
+    value, weight = onnx.helper.make_tensor_value_info, onnx.numpy_helper.from_array
+    [x, y] = (value(each, onnx.TensorProto.FLOAT, [2, 4]) for each in ("x", "y"))
+    node = onnx.helper.make_node("MatMul", ["x", "onnx::MatMul_24"], ["y"], name="/fc/MatMul")
+    weights = [weight(np.eye(4, dtype=np.float32), "onnx::MatMul_24")]
+    graph = onnx.helper.make_graph([node], "net", [x], [y], weights)
+    file = tmp_path / "net.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), file)
+    text = run("emit", str(file), "--stage=linalg")[1]
+    assert '%onnx_MatMul_24: tensor<4x4xf32> {mlirtri.bound = "onnx::MatMul_24"}' in text
+    _, out, err = run("emit", str(file), "--arg", "z=float32[2,4]")
+    assert (out, err.splitlines()) == ("", ["'net' has no argument 'z'", "  help: its arguments are x"])

@@ -11,6 +11,8 @@ import pytest
 from mlirtri.cli.main import run_command
 
 KERNELS = """
+import numpy as np
+
 import mlirtri as mt
 
 @mt.jit
@@ -20,6 +22,10 @@ def scaled(x, k: mt.int32, y):
 @mt.jit
 def bumped(a):
     a[0] = a[0] + 1
+
+@mt.jit
+def raised(a):
+    a[0] = np.maximum(a[0], 5)
 
 @mt.jit
 def half(x: mt.Tensor[[3], mt.bfloat16]):
@@ -41,6 +47,19 @@ def run(tmp_path, monkeypatch, capsys):
         return status, *capsys.readouterr()
 
     return call
+
+
+def test_results_are_compared_with_those_of_libraries(run):
+    options = ("--arg=x=f32[3]", "--arg=k=2", "--arg=y=f32[3]:4")
+    status, out, err = run("k.py::scaled", *options, "--check-against=torch")
+    assert (status, err, out.splitlines()[-1]) == (0, "", "agrees with torch")
+    _, _, err = run("k.py::scaled", *options, "--check-against=numpy")
+    assert err == "numpy does not run what this is written in\n  help: it runs in torch, iree, torch.compile\n"
+    status, out, _ = run("k.py::raised", "--input=a=x.npy", "--check-against=numpy")
+    assert (status, out.splitlines()[-1]) == (0, "agrees with numpy"), "what is written is compared"
+    np.save("h.npy", np.arange(3).astype(ml_dtypes.bfloat16))
+    assert run("k.py::half", "--input=x=h.npy", "--check-against=torch")[0] == 0
+    assert run("k.py::half", "--from=fused", "--check-against=numpy")[2].startswith("numpy does not run IR")
 
 
 def test_arguments_and_results_in_files(run):
@@ -91,7 +110,7 @@ def test_random_arguments_are_the_same_from_every_stage(run, capsys):
         (["--input=all.npz", "--output=r.npy"], 1, "the kernel gives result0, result1"),
         (["--input=all.npz", "--output=r.txt"], 1, "results are written as .npy or .npz"),
         (["--input=all.npz", "--arg=x=f64[3]"], 1, "--input x is float32, the parameter float64[3]"),
-        (["--input=all.npz", "--check-against=relx"], 2, "name an .npy or .npz file, or one of linalg"),
+        (["--input=all.npz", "--check-against=relx"], 2, "did you mean 'relax'? name an .npy or .npz file, or one of"),
     ],
 )
 def test_what_is_refused(run, arguments, status, message):

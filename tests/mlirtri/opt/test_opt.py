@@ -78,6 +78,14 @@ def test_options_of_printing(call):
     assert '"builtin.module"()' in call(GOOD, "--mlir-print-op-generic")[1]
     in_place = call(GOOD, "--mlir-print-debuginfo", "--mlir-print-local-scope")[1]
     assert 'loc("<stdin>":3:8)' in in_place
+    assert call(GOOD, "--mlir-print-skip-regions", "--mlir-print-assume-verified")[1] == "module {...}\n"
+    large = """"foo.op"() {a = dense<[1, 2]> : tensor<2xi8>, b = dense_resource<blob> : tensor<4xi8>} : () -> ()
+    {-# dialect_resources: { builtin: { blob: "0x0400000001020304" } } #-}"""
+    options = ("--allow-unregistered-dialect", "--cse", "--mlir-print-ir-before-all")
+    _, out, err = call(large, *options, "--mlir-elide-resource-strings-if-larger=3")
+    assert "0x0400" not in out + err
+    assert "dense<[1, 2]>" in out
+    assert "dense<[1, 2]>" not in call(large, *options, "--mlir-elide-elementsattrs-if-larger=1")[2]
     assert in_place.endswith(")\n")
     assert '/in.mlir":3:8)' in call(GOOD, "--mlir-print-debuginfo", "--mlir-print-local-scope", "FILE")[1]
 
@@ -149,6 +157,13 @@ def test_broken_input_is_one_located_error(call, text, message):
 def test_source_line_and_caret_stand_under_an_error(call):
     _, _, err = call("func.func @f(%a: f32) -> f32 {\n  return %b : f32\n}", "FILE")
     assert err.splitlines()[1:] == ["      return %b : f32", "             ^"]
+
+
+@pytest.mark.parametrize("option", ["--mlir-print-op-on-diagnostic=0", "--mlir-disable-diagnostic-notes"])
+def test_notes_go_on_request(call, option):
+    wrong = "func.func @f(%a: f32) -> f64 {\n  return %a : f32\n}"
+    assert "note: see current operation" in call(wrong, "FILE")[2]
+    assert "note:" not in call(wrong, option, "FILE")[2]
 
 
 def test_missing_files_are_named(call):
@@ -294,11 +309,21 @@ def test_roundtrip_and_timing(call):
     assert "Execution time report" in err
 
 
-def test_statistics_are_refused_since_the_wheel_counts_nothing(call):
-    status, out, err = call(GOOD, "--cse", "--mlir-pass-statistics")
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        (
+            "--mlir-pass-statistics",
+            "built without counters and debug output, so there is nothing to print",
+        ),
+        ("--mlir-print-value-users", "no switch for it: --mlir-print-op-generic names every operand"),
+        ("--load-pass-plugin=a.so", "write the pass in Python"),
+    ],
+)
+def test_options_of_mlir_opt_that_cannot_be_had_say_why(call, option, reason):
+    status, out, err = call(GOOD, "--cse", option)
     assert (status, out) == (2, "")
-    assert "built without counters" in err
-    assert "--mlir-timing" in err
+    assert reason in err
 
 
 def test_help_and_version(call):

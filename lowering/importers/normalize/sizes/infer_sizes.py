@@ -5,12 +5,18 @@ dim (pad %x low 1 high 1) 0   ──►   dim %x 0 + 2
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.locations import name_of, span_of
+from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, func, ir, operations_named, public_functions, tensor
-from mlirtri.errors import ArgumentMismatchError
+from mlirtri.errors import ArgumentMismatchError, did_you_mean
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.sizes import bounded_results, guards, reshapes, shape_elements
-from mlirtri.lowering.mlir_common.attributes import argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.attributes import (
+    BOUND,
+    argument_attributes,
+    argument_names,
+    result_attributes,
+    set_signature,
+)
 from mlirtri.lowering.mlir_common.reading import definition
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
@@ -58,12 +64,13 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 def _specialize(function: func.FuncOp, context: CompileContext) -> None:
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
-    names = [name_of(argument.location) or f"arg{position}" for position, argument in enumerate(block.arguments)]
-    if unknown := [name for name in context.shapes if name not in names]:
+    names = argument_names(function)
+    own = [name for name, named in zip(names, attributes[0], strict=True) if BOUND not in named]
+    if unknown := [name for name in context.shapes if name not in own]:
         raise ArgumentMismatchError(
             f"{context.kernel!r} has no argument {', '.join(map(repr, unknown))}",
             span_of(function.location),
-            help=f"its arguments are {', '.join(names) or 'none'}",
+            help=f"{did_you_mean(unknown[0], own)}its arguments are {', '.join(own) or 'none'}",
         )
     for name, argument in zip(names, block.arguments, strict=True):
         if name in context.shapes:
