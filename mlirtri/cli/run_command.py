@@ -110,7 +110,7 @@ def expected_results(
     if is_library(expected):
         from mlirtri.measure.libraries import results_by  # loads torch
 
-        return results_by(expected, file, {**given, **arrays}, actual)
+        return results_by(expected, file, {**abstract(arrays), **given}, arrays, actual)
     if not is_computed(expected):
         return _read(expected)
     typed = dict(given) if start else {**abstract(arrays), **given}

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from mlirtri.calls.arrays import as_torch
 from mlirtri.errors import KernelError, KernelTypeError, KernelValueError, UnknownOptionError, did_you_mean
 from mlirtri.kernels.options import Options
+from mlirtri.language.arguments import is_torch
 from mlirtri.lowering.core.interface import Leaf
 from mlirtri.measure.columns import Column, columns_of
 from mlirtri.measure.copies import copied, host_array, written
@@ -87,15 +89,18 @@ def call_of(library: Library, subject: Subject, values: Mapping[str, object]) ->
 
 
 def results_by(
-    name: str, file: str, arguments: Mapping[str, object], actual: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+    name: str, file: str, arguments: Mapping[str, object], arrays: Mapping[str, np.ndarray],
+    actual: Mapping[str, np.ndarray],
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Return what a library gives for what ``FILE[::name]`` names, by the names of the kernel's own results.
 
-    These are what it returns, then the arguments that it writes. Raises `KernelError`, also where the library does.
+    `arrays` are data of some of the arguments. Results are what it returns, then the arguments that it writes. Raises
+    `KernelError`, also where the library does.
     """
     [subject] = subjects_of(file, (), arguments, columns_of(("linalg",), None, None, None))
     subject.compilations = 1
-    values = copied(subject.named)
+    given = {key: _as(value, arrays[key]) if key in arrays else value for key, value in subject.named.items()}
+    values = copied(given)
     try:
         with torch.no_grad(), np.errstate(all="ignore"):
             results = leaves(call_of(LIBRARIES[name], subject, values)())
@@ -104,12 +109,17 @@ def results_by(
     except Exception as error:
         # Other people's compilers, and a plain function, raise anything.
         raise KernelValueError(f"{name} does not run it: {type(error).__name__}: {error}") from error
-    changed = {key: host_array(values[key]) for key in written(values, subject.named)}
+    changed = {key: host_array(values[key]) for key in written(values, given)}
     returned = [key for key in actual if key not in subject.named]
     if len(results) != len(returned):
         return {**{f"result{number}": array for number, array in enumerate(results)}, **changed}
     narrow = narrowed(results, [actual[key] for key in returned])
     return {**dict(zip(returned, narrow, strict=True)), **changed}
+
+
+def _as(value: object, array: np.ndarray) -> object:
+    """Return the array as what the value is: a tensor or an array."""
+    return as_torch(array.copy()) if is_torch(value) else array
 
 
 def narrowed(results: list[np.ndarray], returned: Sequence[np.ndarray]) -> list[np.ndarray]:

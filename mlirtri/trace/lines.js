@@ -42,12 +42,12 @@ function openChunk(number) {
     isChunkOpen[number] = 1;
   });
 }
-function openBody(text) {
-  return once(`text-${text.body}`, (body) => {
+/* Equal texts have one body. */
+async function openBody(text) {
+  Object.assign(text, await once(`text-${text.body}`, (body) => {
     let line = 0;
-    text.lines = Int32Array.from(body.lines, (by) => (line += by));
-    text.from = Int32Array.from(body.from);
-  });
+    return {lines: Int32Array.from(body.lines, (by) => (line += by)), from: Int32Array.from(body.from)};
+  }));
 }
 async function openChunksOf(numbers) {
   const wanted = new Set();
