@@ -17,6 +17,9 @@ SHARED_LIMITS = {"shared": SHARED_BYTES, "shared.dyn": 96 * 1024}
 
 _FEATURES_BY_FLAG = {"avx512_bf16": "avx512bf16", "amx_tile": "amx-tile", "amx_bf16": "amx-bf16"}
 """Instruction sets of bf16 by Linux's flags, with LLVM's names."""
+_NO_PASSES = ["-vectorize-slp:bool=false", "-disable-lsr:bool=true"]
+"""LLVM's passes that take a tenth of a compilation, and change no kernel's speed: the schedules write vectors already,
+and their strips leave few addresses to reduce in strength."""
 
 
 def shared_limits(target: Target) -> dict[str, int]:
@@ -28,7 +31,7 @@ def shared_limits(target: Target) -> dict[str, int]:
 def tvm_target(target: Target) -> tvm_names.Target:
     """Return TVM's target for `target`; a CUDA target's host is this CPU."""
     # LLVM's level 3 takes twice as long, and undoes product tiles that level 2 keeps.
-    host = tvm_names.Target({**_host(), "opt-level": 2, "num-cores": max(1, target.threads)})
+    host = tvm_names.Target({**_host(), "opt-level": 2, "cl-opt": _NO_PASSES, "num-cores": max(1, target.threads)})
     if not target.is_cuda:
         return host
     return tvm_names.Target(_cuda(target.architecture), host=host)

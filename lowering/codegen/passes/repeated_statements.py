@@ -11,7 +11,7 @@ Only in imperative functions: those of tensor programs are compiled once as a wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     IRModule,
     Node,
     PrimFunc,
-    SBlock,
     SBlockRealize,
     Stmt,
     Var,
@@ -48,7 +47,7 @@ _NOT_INLINED = "llvm.localescape"
 Inlined, a function's accesses would keep the alias sets (TBAA) that TVM gives the parameters, which LLVM takes for
 other memory than that of the caller's buffers.
 """
-_NOT_MOVED = (tirx.DeclBuffer, tirx.AssertStmt, tirx.Return, tirx.Break, tirx.Continue, SBlock)
+_NOT_MOVED = (tirx.DeclBuffer, tirx.AssertStmt, tirx.Return, tirx.Break, tirx.Continue, SBlockRealize)
 """Statements that mean something else in another function, or whose buffers share memory with others."""
 
 
@@ -126,16 +125,18 @@ class _Parts:
 
     def without_repeated(self, function: PrimFunc) -> PrimFunc:
         """Return the function with calls in place of statements that it repeats."""
-        groups: dict[int, list[Any]] = {}
-        for statement in _candidates(function.body, LOOPS, least=1):
-            groups.setdefault(structural_hash(statement, map_free_vars=True), []).append(statement)
+        candidates = _Candidates()
+        by_stores: dict[int, list[Any]] = {}
+        for stores, statement in candidates.within(function.body, LOOPS, least=1):
+            by_stores.setdefault(stores, []).append(statement)
         calls: dict[int, Any] = {}
-        for group in groups.values():
-            if len(group) > 1 and not any(statement.__chandle__() in calls for statement in group):
-                self._call(group, calls)
+        # Longer statements first: those inside of one that is called need none of their own.
+        for _, statements in sorted(by_stores.items(), reverse=True):
+            for group in _alike(statement for statement in statements if statement.__chandle__() not in calls):
+                self._call(group, calls, candidates)
         return function.with_body(_with(function.body, calls))
 
-    def _call(self, group: list[Any], calls: dict[int, Any]) -> None:
+    def _call(self, group: list[Any], calls: dict[int, Any], candidates: _Candidates) -> None:
         first, *others = group
         same = [other for other in others if structural_equal(first, other, map_free_vars=True)]
         if not same:
@@ -144,7 +145,7 @@ class _Parts:
         self.functions[name] = function = self._function(first)
         for statement in (first, *same):
             calls[statement.__chandle__()] = _call_of(name, _free(statement))
-            for inner in _candidates(statement, LOOPS, least=1):
+            for _, inner in candidates.within(statement, LOOPS, least=1):
                 calls.setdefault(inner.__chandle__(), None)
         self.functions[name] = self.without_repeated(function)
 
@@ -170,23 +171,50 @@ def _with(body: Stmt, calls: dict[int, Any]) -> Any:
     return structural_map(body, (_KINDS, called), order="post")
 
 
+def _alike(statements: Iterable[Any]) -> list[list[Any]]:
+    """Return groups of statements of one hash, which does not depend on the names of variables."""
+    several = list(statements)
+    if len(several) < 2:
+        return []
+    groups: dict[int, list[Any]] = {}
+    for statement in several:
+        groups.setdefault(structural_hash(statement, map_free_vars=True), []).append(statement)
+    return [group for group in groups.values() if len(group) > 1]
+
+
 _KINDS = (tirx.For, tirx.IfThenElse, tirx.SeqStmt)
 
 
-def _candidates(statement: Stmt, loops: int, least: int = LEAST_STORES) -> Iterator[Any]:
-    """Give the statements inside of one that are long enough to be functions, each before those inside of it.
+class _Candidates:
+    """The statements that are long enough to be functions."""
 
-    `least` is the number of stores until the first loop.
-    """
-    for inner in _inside(statement):
-        is_deeper = isinstance(inner, tirx.For | tirx.IfThenElse)
-        marks = nodes_in(inner, tirx.BufferStore, *_NOT_MOVED) if loops >= is_deeper else []
-        stores = sum(isinstance(mark, tirx.BufferStore) for mark in marks)
-        if stores < max(least, 1):
-            continue
-        if isinstance(inner, _KINDS) and stores == len(marks):
-            yield inner
-        yield from _candidates(inner, loops - is_deeper, LEAST_STORES if isinstance(inner, tirx.For) else least)
+    def __init__(self) -> None:
+        self._counts: dict[int, tuple[int, bool]] = {}
+
+    def within(self, statement: Stmt, loops: int, least: int = LEAST_STORES) -> Iterator[tuple[int, Any]]:
+        """Give the number of stores and the statement of each one inside of `statement`, before those inside of it.
+
+        `least` is the number of stores until the first loop.
+        """
+        for inner in _inside(statement):
+            is_deeper = isinstance(inner, tirx.For | tirx.IfThenElse)
+            stores, can_move = self._counted(inner) if loops >= is_deeper else (0, False)
+            if stores < max(least, 1):
+                continue
+            if can_move and isinstance(inner, _KINDS):
+                yield stores, inner
+            yield from self.within(inner, loops - is_deeper, LEAST_STORES if isinstance(inner, tirx.For) else least)
+
+    def _counted(self, statement: Stmt) -> tuple[int, bool]:
+        """Return the number of stores in a statement, and whether it may stand in another function."""
+        known = self._counts.get(statement.__chandle__())
+        if known is not None:
+            return known
+        inside = [self._counted(inner) for inner in _inside(statement)]
+        stores = sum(stores for stores, _ in inside) + isinstance(statement, tirx.BufferStore)
+        can_move = not isinstance(statement, _NOT_MOVED) and all(can_move for _, can_move in inside)
+        self._counts[statement.__chandle__()] = stores, can_move
+        return stores, can_move
 
 
 def _inside(statement: Stmt) -> list[Any]:
@@ -196,7 +224,7 @@ def _inside(statement: Stmt) -> list[Any]:
         return [branch for branch in (statement.then_case, statement.else_case) if branch is not None]
     if isinstance(statement, SBlockRealize):
         return [statement.block.body]
-    return [statement.body] if isinstance(statement, tirx.For | tirx.AttrStmt) else []
+    return [statement.body] if isinstance(statement, tirx.For | tirx.While | tirx.AttrStmt) else []
 
 
 def _free(statement: Stmt) -> list[Any]:

@@ -112,30 +112,32 @@ def _blocks(loop: Any, count: Expr, rows: int, target: Target) -> Stmt:
     if target.threads > 1:
         size = tirx.max(index(1), tirx.min(size, chunks_in(count, 2 * target.threads)))
     block, failed = tirx.Var("block", "int64"), new_buffer("failed", "int32", 1)
-    first = block * size
-    inside = tirx.min(size, count - first)
+    first, inside, begin = (tirx.Var(name, "int64") for name in ("first", "rows", "start"))
     fast, group = _Fast(loop.body, failed), tirx.Var("group", "int64")
     copies = [_row(loop, fast.body, first + (group * index(rows) + index(row))) for row in range(rows)]
     groups = tirx.For(group, _ZERO, chunks_in(inside, rows), tirx.ForKind.SERIAL, _together(copies))
-    start = tirx.Select(tirx.NE(tirx.BufferLoad(failed, [_ZERO]), _NO), _ZERO, whole_chunks(inside, rows))
-    begin, row = tirx.Var("start", "int64"), tirx.Var(loop.loop_var.name, loop.loop_var.ty)
+    short = reduce(tirx.Or, fast.shortness, tirx.IntImm("bool", 0))
+    together = _with(groups, fast.shortness, False)
+    row = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
     body = sequence(
+        tirx.Bind(first, block * size),
+        tirx.Bind(inside, tirx.min(size, count - first)),
         tirx.AllocBuffer(failed),
-        tirx.BufferStore(failed, _NO, [_ZERO]),
-        groups,
-        tirx.Bind(begin, start),
+        tirx.BufferStore(failed, tirx.Cast("int32", short), [_ZERO]),
+        tirx.IfThenElse(tirx.Not(short), together, None) if fast.shortness else together,
+        tirx.Bind(
+            begin, tirx.Select(tirx.NE(tirx.BufferLoad(failed, [_ZERO]), _NO), _ZERO, whole_chunks(inside, rows))
+        ),
         tirx.For(row, _ZERO, inside - begin, tirx.ForKind.SERIAL, _row(loop, loop.body, first + begin + row)),
     )
-    if fast.shortness:
-        short = _with(loop.body, fast.shortness, True)
-        alone = fresh(tirx.For(row, _ZERO, inside, tirx.ForKind.SERIAL, _row(loop, short, first + row)))
-        body = tirx.IfThenElse(reduce(tirx.Or, fast.shortness), alone, _with(body, fast.shortness, False))
     blocks = tirx.floordiv(count + (size - index(1)), size)
     return tirx.For(block, _ZERO, blocks, loop.kind, body, None, loop.annotations)
 
 
 def _row(loop: Any, body: Stmt, number: Expr) -> Stmt:
-    return fresh(substituted(body, loop.loop_var, plus(loop.min, number)))
+    """Return the body for one row, whose number is computed once: TVM and LLVM take long for large indices."""
+    row = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
+    return fresh(sequence(tirx.Bind(row, plus(loop.min, number)), substituted(body, loop.loop_var, row)))
 
 
 class _Fast:
