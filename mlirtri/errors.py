@@ -247,7 +247,7 @@ class KernelOverflowError(KernelArithmeticError, OverflowError):
 
 
 class IntegerBoundsError(KernelValueError, KernelOverflowError):
-    """A Python int, known at compile time, that the dtype of the other operand or of an array does not hold."""
+    """A Python int that the dtype of the other operand or of an array does not hold."""
 
 
 class ArgumentMismatchError(KernelError, TypeError):

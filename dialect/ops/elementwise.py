@@ -151,7 +151,7 @@ _UNARY = (
     ("cbrt", FLOATS, np.cbrt, None, ""),
     ("erf", FLOATS, _vectorized(python_math.erf), "erf", "f"),
     ("sigmoid", INEXACT, lambda x: 1 / (1 + np.exp(-x)), "sigmoid", "f"),
-    ("relu", NUMBERS, lambda x: np.maximum(x, 0), None, ""),
+    ("relu", NUMBERS, lambda x: np.where(x < 0, np.zeros_like(x), x), None, ""),
     ("gelu", FLOATS, lambda x: 0.5 * x * (1 + _vectorized(python_math.erf)(x * 0.7071067811865476)), "nn.gelu", "f"),
     ("gelu_tanh", FLOATS, lambda x: 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))), None, ""),
     ("silu", INEXACT, lambda x: x / (1 + np.exp(-x)), "nn.silu", "f"),

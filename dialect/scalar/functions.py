@@ -94,6 +94,12 @@ def logaddexp2(x: Scalar, y: Scalar) -> Scalar:
     return s.select(s.compare("eq", x, y), s.add(x, _number(x, 1)), sum_)
 
 
+def relu(x: Scalar) -> Scalar:
+    """Return x, or 0 where x is less: NaN and -0.0 stay, as in torch."""
+    zero = _number(x, 0)
+    return s.select(s.compare("lt", x, zero), zero, x) if x.dtype.is_float else s.maximum(x, zero)
+
+
 def cast(x: Scalar, dtype: str) -> Scalar:
     return s.cast(x, as_dtype(dtype))
 
@@ -123,7 +129,7 @@ RULES: Registry[str, Callable[..., Scalar]] = Registry("scalar rule", {
     "fmin": s.least_number, "fmax": s.greatest_number, "fmod": s.truncated_remainder, "copysign": s.copy_sign,
     "hypot": hypot, "logaddexp": logaddexp, "logaddexp2": logaddexp2,
     "square": lambda x: s.multiply(x, x), "reciprocal": lambda x: s.divide(_number(x, 1), x),
-    "relu": lambda x: s.maximum(x, _number(x, 0)), "round": s.unary(math.roundeven),
+    "relu": relu, "round": s.unary(math.roundeven),
     "rsqrt": lambda x: s.divide(_number(x, 1), s.unary(math.sqrt)(x)),
     "sigmoid": sigmoid, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "softplus": softplus,
 }, {name: partial(s.compare, predicate) for name, predicate in _COMPARISONS.items()}, {

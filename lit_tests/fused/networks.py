@@ -63,7 +63,7 @@ def linear(x: Matrix, w: mt.Tensor[[8, 16], mt.float32], b: mt.Tensor[[16], mt.f
 # CHECK: %[[PRODUCT:.*]] = linalg.matmul
 # CHECK: linalg.generic {{.*}} ins(%[[PRODUCT]], %b :
 # CHECK: arith.addf
-# CHECK: arith.maximumf
+# CHECK: arith.select
 # CHECK-NOT: linalg.generic
 # CHECK: return
 

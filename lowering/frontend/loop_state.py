@@ -184,6 +184,7 @@ class LoopState:
                 self.plan.kinds[name] = grown
                 is_changed = True
             elif not is_changed:
+                self.kinds[name] = grown
                 for leaf, leaf_kind, buffer in zip(leaves, kinds, self.entered[name], strict=True):
                     yielded += merging.packed(self.b, leaf, leaf_kind, buffer)
         if self._find_sharing() or is_changed:

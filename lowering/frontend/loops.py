@@ -17,7 +17,6 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import (
     KernelError,
-    KernelIndexError,
     KernelTypeError,
     KernelValueError,
     NestedTooDeeplyError,
@@ -225,7 +224,7 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
     state.exit(results)
     for wrong, violation in checks:
         b.tri.location = violation.location
-        b.check(wrong, KernelIndexError, violation.message)
+        b.check(wrong, violation.error, violation.message)
     b.tri.location = location
 
 

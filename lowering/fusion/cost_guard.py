@@ -169,8 +169,9 @@ def _product_read_by(generic: ir.Operation) -> ir.Operation | None:
 
 
 def _splits_columns(reshape: ir.Operation) -> bool:
-    *_, last = ir.ArrayAttr(reshape.attributes["reassociation"])
-    sizes = [reshape.results[0].type.shape[int(axis)] for axis in ir.ArrayAttr(last)]
+    # A reshape of an array of rank 0 has no groups of axes.
+    groups = [*ir.ArrayAttr(reshape.attributes["reassociation"])][-1:]
+    sizes = [reshape.results[0].type.shape[int(axis)] for group in groups for axis in ir.ArrayAttr(group)]
     return reshape.results[0].type.has_static_shape and sum(size != 1 for size in sizes) > 1
 
 

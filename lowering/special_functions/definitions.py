@@ -39,7 +39,8 @@ def lgamma(xp: ModuleType, x: Array) -> Array:
     for k in range(1, 9):
         total = total + LANCZOS[k] / (reflected + k)
     right = 0.5 * math.log(2 * math.pi) + (reflected + 0.5) * xp.log(shifted) - shifted + xp.log(total)
-    part = x - xp.floor(x)
+    # Of the magnitude, as the floor of a tiny negative number is -1.
+    part = xp.abs(x) - xp.floor(xp.abs(x))
     sine = xp.sin(math.pi * xp.where(part > 0.5, 1 - part, part))
     result = xp.where(x < 0.5, math.log(math.pi) - xp.log(sine) - right, right)
     result = xp.where((x == 1) | (x == 2), 0.0, result)

@@ -16,6 +16,11 @@ def complex_quotient_without_a_loop(x, y):
     return x / (x + y)
 
 
+@on(np.ones((2, 2), np.int8), np.ones((2, 2, 2), np.int32))
+def least_of_a_product_with_its_axes_kept(x, y):
+    return np.min(y @ x.T, axis=None, keepdims=True)
+
+
 @every_program(__name__)
 def test_found_program(function, arguments, pipeline):
     check_program(function, arguments, pipeline)

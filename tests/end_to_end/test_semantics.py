@@ -204,3 +204,44 @@ def test_fused_arithmetic_is_bit_equal(dtype, size, pipeline):
     found = mt.jit(products_and_sums, pipeline=pipeline)(x, y, z)
     for f, w in zip(found, products_and_sums(x, y, z), strict=True):
         assert torch.equal(f, w)
+
+
+ODD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.5, -2.5, -4.0, 1e-45, -1e-45]
+
+
+def signs_in_torch(x, y):
+    f = torch.nn.functional
+    bounded = torch.clamp(x, 0, 1), torch.clamp(x, min=0), torch.clamp(x, max=0.0), x.clamp_min(-0.0)
+    rests = x[:6] % 2, x[:6] % -2, torch.remainder(x[:10], 1)
+    return *bounded, *rests, torch.relu(x), f.relu6(x), f.selu(x), f.celu(x), f.leaky_relu(x), torch.logaddexp(x, y)
+
+
+def signs_in_numpy(x, y):
+    return np.clip(x, 0, 1), np.clip(x, -1, 0.0), x % 2, np.nextafter(x, y), np.nextafter(x, -0.0), np.fmod(x, 2), -x
+
+
+def _check_signs(results, expected):
+    for result, right in zip(results, expected, strict=True):
+        result, right = np.asarray(result), np.asarray(right)
+        np.testing.assert_array_equal(np.isnan(result), np.isnan(right))
+        known = ~np.isnan(right)
+        np.testing.assert_array_equal(np.signbit(result[known]), np.signbit(right[known]))
+        np.testing.assert_array_equal(result == 0, right == 0)
+
+
+@pytest.mark.parametrize("pipeline", [*PIPELINES, "interpreter"])
+def test_signs_of_zeros_and_nan_are_the_librarys(pipeline):
+    x, y = np.tile(np.float32(ODD), len(ODD)), np.repeat(np.float32(ODD), len(ODD))
+    with np.errstate(all="ignore"):
+        _check_signs(mt.jit(signs_in_numpy, pipeline=pipeline)(x, y), signs_in_numpy(x, y))
+    x, y = torch.from_numpy(x), torch.from_numpy(y)
+    _check_signs(mt.jit(signs_in_torch, pipeline=pipeline)(x, y), signs_in_torch(x, y))
+
+
+def test_signs_of_zeros_and_nan_in_torch_programs():
+    class Module(torch.nn.Module):
+        def forward(self, x, y):
+            return signs_in_torch(x, y)
+
+    x, y = torch.tensor(ODD).repeat(len(ODD)), torch.tensor(ODD).repeat_interleave(len(ODD))
+    _check_signs(mt.from_torch(Module(), (x, y)).compile(pipeline="mlir")(x, y), signs_in_torch(x, y))

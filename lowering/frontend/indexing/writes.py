@@ -54,7 +54,7 @@ def write(b: Language, tensor: TriValue, index: tuple[KernelValue, ...], value: 
 def _update(b: Language, value: Any, target: TriValue) -> TriValue:
     if isinstance(value, (tuple, list)):
         return b.tensor(b.stack([_update(b, part, target) for part in value]))
-    return b.tensor(value, None if isinstance(value, TriValue) else target.type.dtype)
+    return b.tensor(value, None if isinstance(value, TriValue) and not value.weak else target.type.dtype)
 
 
 def _scatter(b: Language, tensor: TriValue, parts: list[Any], value: Any) -> None:

@@ -25,8 +25,9 @@ def frexp(x):
 
 
 def nextafter(x1, x2):
-    like = _floats(np.add(x1, x2))
-    return definitions.nextafter(np, np.zeros_like(like) + x1, np.zeros_like(like) + x2, _whole(like))
+    # Zeros are negative, as 0.0 + -0.0 is 0.0.
+    zeros = np.full_like(_floats(np.add(x1, x2)), -0.0)
+    return definitions.nextafter(np, zeros + x1, zeros + x2, _whole(zeros))
 
 
 def spacing(x):

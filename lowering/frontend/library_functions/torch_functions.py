@@ -81,12 +81,18 @@ def threshold(input, threshold, value, inplace=False):
 
 
 def celu(input, alpha=1.0, inplace=False):
-    return np.maximum(input, 0) + np.minimum(alpha * np.expm1(np.minimum(input, 0) / alpha), 0)
+    return np.where(input > 0, input, alpha * np.expm1(input / alpha))
 
 
 def selu(input, inplace=False):
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    return scale * np.where(input > 0, input, alpha * np.expm1(np.minimum(input, 0)))
+    return scale * np.where(input > 0, input, alpha * np.expm1(input))
+
+
+def rrelu(input, lower=0.125, upper=1.0 / 3, training=False, inplace=False):
+    if training:
+        refuse("rrelu draws its slopes at random in training")
+    return np.where(input > 0, input, input * ((lower + upper) / 2))
 
 
 def prelu(input, weight):
@@ -265,13 +271,13 @@ def trapezoid(y, x=None, *, dx=1.0, dim=-1):
 
 
 _NAMED: tuple[Callable[..., Any], ...] = (
-    addcmul, addcdiv, lerp, rsub, addmv, addr, addbmm, logit, xlogy, hardshrink, threshold, celu, selu, prelu, cdist,
-    dist, pdist, pairwise_distance, cosine_similarity, cummax, cummin, kthvalue, unique_consecutive, trapezoid,
+    addcmul, addcdiv, lerp, rsub, addmv, addr, addbmm, logit, xlogy, hardshrink, threshold, celu, selu, rrelu, prelu,
+    cdist, dist, pdist, pairwise_distance, cosine_similarity, cummax, cummin, kthvalue, unique_consecutive, trapezoid,
     median, unique,
 )  # fmt: skip
 _OF_NETWORKS: tuple[Callable[..., Any], ...] = (
-    hardshrink, softshrink, threshold, celu, selu, prelu, hardtanh, hardsigmoid, hardswish, mish, softsign, tanhshrink,
-    glu, pdist, pairwise_distance, cosine_similarity, normalize,
+    hardshrink, softshrink, threshold, celu, selu, rrelu, prelu, hardtanh, hardsigmoid, hardswish, mish, softsign,
+    tanhshrink, glu, pdist, pairwise_distance, cosine_similarity, normalize,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{function.__name__}": function for function in _NAMED},

@@ -8,6 +8,7 @@ Read in this order:
 - `builder.py`: `Language`, one method per function; elementwise functions; checks at run time.
 - `axes.py`: axes and other integers that are known while compiling; what is an index.
 - `shapes.py`, `arrays.py`, `reductions.py`, `complex_numbers.py`: the other functions by topic, each ``name(b, …)``.
+- `quotients.py`: remainders and quotients that differ between NumPy and torch.
 - `dynamic_sizes.py`: run-time sizes and indices in linear form. `fixed_sizes.py`: those that arguments decide.
 - `index_checks.py`: checks that indices are inside. `value_ranges.py`: the range of integers, which proves some.
 - `storage.py`: the memory of arrays, and the view operations from it to a tensor.

@@ -23,9 +23,10 @@ from mlirtri.dialect.builder import KernelValue, TriBuilder, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
 from mlirtri.dialect.promotion.dtype_rules import Operand
 from mlirtri.errors import IntegerBoundsError, KernelDivisionError, KernelTypeError, KernelValueError, Span
+from mlirtri.lowering.frontend.semantics import quotients
 from mlirtri.lowering.frontend.semantics.debugging import DevicePrints, mark_check
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import IndexArithmetic, aligned
-from mlirtri.lowering.frontend.semantics.index_checks import CountedLoop, check_indices
+from mlirtri.lowering.frontend.semantics.index_checks import CountedLoop, check_indices, check_integer
 from mlirtri.lowering.frontend.semantics.storage import Memory, Storage
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -145,6 +146,9 @@ class Language:
             return self.tri.constant(number, dtype)
         if dtype is None and x.weak:
             dtype = promotion.default_dtype(self.semantics, kind_of(x))
+        is_number = x.weak and x.type.dtype.is_integer and dtype is not None and dtype.is_integer
+        if is_number and self.semantics == "numpy" and not self.in_tile_kernel:
+            check_integer(self, x, dtype)
         return self.tri.cast(x, dtype or x.type.dtype)
 
     def _literal(self, x: Any, dtype: DType | None) -> Any:
@@ -182,7 +186,9 @@ class Language:
             self._check_integers(name, tensors, operands[1])
         if name == "floor_divide" and self.rounds_quotients(operands[1], plan.result):
             x, y = tensors
-            result = self._floor_of_halves(x, y, plan.result)
+            result = quotients.floor_of_halves(self.tri, x, y, plan.result)
+        elif name == "remainder" and self.semantics == "torch" and plan.result.is_float:
+            result = self.tri.cast(quotients.torch_remainder(self.tri, *tensors), plan.result)
         else:
             result = self.tri.cast(self.tri.emit(name, *tensors, **attributes), plan.result)
         return TriValue(result.value, result.type, weak=True) if plan.weak else result
@@ -202,24 +208,6 @@ class Language:
         """
         is_number = not isinstance(divisor, TriValue) or divisor.weak or set(divisor.type.shape) <= {1}
         return self.semantics == "torch" and dtype.is_half and not is_number
-
-    def _floor_of_halves(self, x: TriValue, y: TriValue, half: DType) -> TriValue:
-        """Return ``(x - fmod(x, y)) / y`` rounded down, with each step rounded to `half`; x and y are float32."""
-        tri, zero, one = self.tri, self.tri.constant(0, x.type.dtype), self.tri.constant(1, x.type.dtype)
-
-        def stored(value: TriValue) -> TriValue:
-            return tri.cast(tri.cast(value, half), x.type.dtype)
-
-        remainder, quotient = tri.fmod(x, y), tri.divide(x, y)
-        exact = stored(tri.divide(stored(tri.subtract(x, remainder)), y))
-        signs_differ = tri.not_equal(tri.less(y, zero), tri.less(remainder, zero))
-        is_above = tri.logical_and(tri.not_equal(remainder, zero), signs_differ)
-        exact = tri.where(is_above, stored(tri.subtract(exact, one)), exact)
-        down = tri.floor(exact)
-        is_low = tri.less(tri.constant(0.5, x.type.dtype), stored(tri.subtract(exact, down)))
-        down = tri.where(is_low, stored(tri.add(down, one)), down)
-        down = tri.where(tri.equal(exact, zero), tri.copysign(exact, quotient), down)
-        return tri.cast(tri.where(tri.equal(y, zero), quotient, down), half)
 
     def _wrapped(self, x: Any, dtype: DType) -> TriValue:
         return self.tensor(x, dtype) if isinstance(x, TriValue) else self.tri.constant(self._literal(x, dtype), dtype)

@@ -21,11 +21,11 @@ from functools import reduce
 from math import prod
 from typing import TYPE_CHECKING
 
-from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.sizes import Size, Symbol
 from mlirtri.dialect.bindings.mlir import arith, ir
 from mlirtri.dialect.builder import TriValue
-from mlirtri.errors import KernelIndexError
+from mlirtri.errors import IntegerBoundsError, KernelIndexError
 from mlirtri.lowering.frontend.semantics.scf import condition_of
 from mlirtri.lowering.frontend.semantics.value_ranges import range_of, tightened
 
@@ -39,12 +39,13 @@ _STRIDED = frozenset({"extract_slice", "slice", "transpose", "flip", "broadcast_
 
 @dataclass(frozen=True)
 class Violation:
-    """An index that is outside where all of these linear forms are positive."""
+    """An index that is outside, or an integer that is past a dtype, where all of these linear forms are positive."""
 
     positive: tuple[Size, ...]
     message: str
     location: ir.Location | None = field(compare=False)
     line: str = ""
+    error: type[Exception] = KernelIndexError
 
     @property
     def never_holds(self) -> bool:
@@ -210,6 +211,27 @@ def checked_index(b: Language, index: Size, limit: Size, message: str, wraps: bo
     b.check(wrong, KernelIndexError, message)
     position = b.indices.wrapped(index, limit) if wraps else index
     return b.indices.zero_where(wrong, position, limit)
+
+
+def check_integer(b: Language, x: TriValue, dtype: DType, bounds: str | None = None) -> None:
+    """Raise after the call where a Python int of run time does not fit an integer dtype.
+
+    A `maximum` bounds nothing from below the dtype's integers, and a `minimum` nothing from above.
+    """
+    if dtype.bits == 64 and not dtype.is_unsigned:
+        return
+    value, lowest = tightened(b.indices.size_of(x)), 0 if dtype.is_unsigned else -(1 << (dtype.bits - 1))
+    highest = lowest + (1 << dtype.bits) - 1
+    above, below = (b.tri.greater, value - highest, highest), (b.tri.less, lowest - value, lowest)
+    sides = [below] if dtype.bits == 64 else {"maximum": [above], "minimum": [below]}.get(bounds or "", [above, below])
+    sides = [side for side in sides if (most := side[1].most()) is None or most > 0]
+    message = f"a Python int does not fit {dtype}"
+    where = b.tri.location
+    violations = [Violation((form,), message, where, str(where), IntegerBoundsError) for _, form, _ in sides]
+    if sides and not all([_moves_out(b, violation) for violation in violations]):
+        number = b.tri.index(value)
+        wrong = reduce(b.tri.logical_or, [compare(number, b.tri.index(limit)) for compare, _, limit in sides])
+        b.check(wrong, IntegerBoundsError, message)
 
 
 def _outside(b: Language, index: TriValue, limit: Size | None, lowest: Size | None) -> TriValue:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ class MemoryOrder:
 
     axes: tuple[int, ...] | None = ()
     """The axes from the outermost one in memory on; none for a row-major array; None where that is not known."""
-    sources: tuple[Storage, ...] = ()
+    sources: tuple[Storage, ...] = field(default=(), compare=False)
     """The memory of the arguments that were taken for row-major ones."""
 
 
@@ -84,7 +84,7 @@ def ordered(semantics: str, name: str, operands: Iterable[Any], result: TriValue
 
 def merged(x: MemoryOrder, y: MemoryOrder) -> MemoryOrder:
     """Return what is known of an array that has one of two orders."""
-    return x if x == y else MemoryOrder(x.axes if x.axes == y.axes else None, (*x.sources, *y.sources))
+    return MemoryOrder(x.axes if x == y else None, tuple(dict.fromkeys((*x.sources, *y.sources))))
 
 
 def order_of(value: TriValue) -> MemoryOrder:

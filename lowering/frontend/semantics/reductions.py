@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
+from mlirtri.dialect.base.dtypes import DTYPES, DType, as_dtype
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.builder import TensorLike, TriValue
 from mlirtri.dialect.promotion import dtype_rules as promotion
@@ -15,6 +15,7 @@ from mlirtri.lowering.frontend.semantics.axes import AxesLike, axes_of, axis_of,
 from mlirtri.lowering.frontend.semantics.builder import Language, dtype_or_none, language
 from mlirtri.lowering.frontend.semantics.complex_numbers import integer_power, known_exponent
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import common_size, cut
+from mlirtri.lowering.frontend.semantics.index_checks import check_integer
 from mlirtri.lowering.frontend.semantics.shapes import full, reshape
 
 
@@ -43,7 +44,7 @@ def softplus(b: Language, x: TensorLike, beta: float = 1.0, threshold: float = 2
 
 @language
 def clip(b: Language, x: TensorLike, low: TensorLike, high: TensorLike) -> TriValue:
-    """Return minimum(maximum(x, low), high), in the common dtype of the given operands."""
+    """Return x, or the bound where it is past one, in the common dtype of the given operands."""
     operands = [bound for bound in (x, low, high) if bound is not None]
     if len(operands) < 2:
         b.fail("clip needs a lower or an upper bound")
@@ -51,10 +52,23 @@ def clip(b: Language, x: TensorLike, low: TensorLike, high: TensorLike) -> TriVa
     dtypes = iter(plan.compute)
     result = b.tensor(x, next(dtypes))
     if low is not None:
-        result = b.tri.maximum(result, b.tensor(low, next(dtypes)))
+        result = _bounded(b, "maximum", result, low, next(dtypes))
     if high is not None:
-        result = b.tri.minimum(result, b.tensor(high, next(dtypes)))
+        result = _bounded(b, "minimum", result, high, next(dtypes))
     return b.tri.cast(result, plan.result)
+
+
+def _bounded(b: Language, name: str, x: TriValue, bound: TensorLike, dtype: DType) -> TriValue:
+    """Return the maximum or minimum of x and a bound; of floats x where it equals a known one, so that -0.0 stays."""
+    if isinstance(bound, TriValue) and bound.weak and bound.type.dtype.is_integer and dtype.is_integer:
+        # A Python int past the dtype bounds nothing, as in NumPy, or raises.
+        check_integer(b, bound, dtype, name)
+        return b.tri.cast(b.tri.emit(name, b.tri.cast(x, DTYPES["int64"]), b.tri.cast(bound, DTYPES["int64"])), dtype)
+    limit = b.tensor(bound, dtype)
+    if isinstance(bound, TriValue) or bound != bound or not x.type.dtype.is_float:
+        return b.tri.emit(name, x, limit)
+    is_past = b.tri.less(x, limit) if name == "maximum" else b.tri.greater(x, limit)
+    return b.tri.where(is_past, limit, x)
 
 
 @language

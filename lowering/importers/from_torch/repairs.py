@@ -5,7 +5,7 @@
 - batched products of quantised tensors, whose zero points are dropped, as products of integers;
 - tensors quantised by channel, whose integers are all taken as signed, as floats;
 - grid samples of static sizes, in modes "bilinear" and "nearest" padded with zeros, as gathers; others are refused;
-- powers of integers;
+- powers of integers; `relu`, which keeps -0.0;
 - elementary functions of complex numbers, which have no lowering, by the scalar rules of kernels;
 - bit casts to a dtype of the same width, which have no lowering.
 """
@@ -20,6 +20,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named, scf
 from mlirtri.dialect.scalar.algebra import Scalar
 from mlirtri.dialect.scalar.complex_functions import RULES as COMPLEX
+from mlirtri.dialect.scalar.functions import RULES
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.importers.from_torch.builder import (
     as_type,
@@ -317,7 +318,14 @@ def _over_channels(value: ir.Value) -> ir.Value:
     return tensor_op("view", tensor_type(shape, element_of(value)), value, integers(shape))
 
 
+def _relu(operation: ir.Operation) -> None:
+    dtype = find_dtype(element_of(operation.results[0]))
+    if dtype is not None and dtype.is_float:
+        compute(operation, partial(_by_scalar_rule, RULES["relu"], dtype))
+
+
 _REPAIRS: dict[str, Callable[[ir.Operation], None]] = {
+    "torch.aten.relu": _relu,
     "torch.aten.sum": _sum,
     "torch.aten.sum.dim_IntList": _sum,
     "torch.aten.bmm": _quantised_product,

@@ -81,5 +81,50 @@ def test_arithmetic_of_unsigned_integers_wraps(dtype, pipeline):
         np.testing.assert_array_equal(result, expected, strict=True)
 
 
-def test_ints_of_run_time_wrap():
-    assert mt.jit(lambda a, n: a + int(n[0]))(np.zeros(2, np.uint8), np.array([300])).tolist() == [44, 44]
+def added(a, n):
+    return a + int(n[0]), a * 2
+
+
+def written_in_a_branch(a, n):
+    if n[1] > 0:
+        a[1] = int(n[0])
+    return a
+
+
+def added_in_a_loop(a, n):
+    out, k = np.zeros_like(a), int(n[0])
+    for i in range(a.shape[0]):
+        out[i] = a[i] + k
+    return out
+
+
+def counted(a, n):
+    out = np.zeros(400, a.dtype)
+    for i in range(int(n[0])):
+        out[i] = i
+    return out
+
+
+def not_evaluated(a, n):
+    k = int(n[0])
+    return a.sum() if k < 200 and (a + k).sum() > 3 else a.sum() * 2
+
+
+def clipped(a, n):
+    return np.clip(a, 0, int(n[0]))
+
+
+@pytest.mark.parametrize("pipeline", ["linalg", "mlir", "interpreter"])
+@pytest.mark.parametrize("function", [added, written_in_a_branch, added_in_a_loop, counted, not_evaluated, clipped])
+def test_a_python_int_of_run_time_fits_or_raises_as_numpys(function, pipeline):
+    kernel = mt.jit(function, pipeline=pipeline)
+    for number, condition in ((3, 1), (300, 1), (300, 0), (-1, 1)):
+        a, n = np.arange(5, dtype=np.uint8), np.array([number, condition])
+        try:
+            expected = function(a.copy(), n)
+        except OverflowError:
+            with pytest.raises(OverflowError, match="a Python int does not fit uint8") as caught:
+                kernel(a.copy(), n)
+            assert caught.value.span.line > function.__code__.co_firstlineno
+        else:
+            np.testing.assert_array_equal(kernel(a.copy(), n), expected)

@@ -71,6 +71,12 @@ def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -
     return torch.where(wide < 0, torch.expm1(wide * input_scale) * (alpha * scale), wide * scale).to(x.dtype)
 
 
+@decomposes(aten.leaky_relu.default)
+def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
+    wide = _wide(x)
+    return torch.where(wide > 0, wide, wide * slope).to(x.dtype)
+
+
 @decomposes(aten.rrelu_with_noise_functional.default)
 def rrelu(
     x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, _: object = None
@@ -384,13 +390,10 @@ def div_with_rounding(x: Operand, y: Operand, *, rounding_mode: str | None = Non
     return divide_integers(x, y, rounding_mode=rounding_mode)
 
 
-for _operator in (aten.logaddexp.default, aten.logaddexp2.default):
-    decomposes(_operator)(in_float32_if_half(_operator))
 decomposes(aten.sigmoid.default)(in_float32_if_half(aten.sigmoid.default))
 decomposes(aten.round.decimals)(in_float32_if_half(aten.round.decimals))
 decomposes(aten.fmax.default)(ignoring_nan(torch.maximum))
 decomposes(aten.fmin.default)(ignoring_nan(torch.minimum))
 decomposes(aten.clamp_max.default)(lambda x, max: clamp(x, None, max))
-decomposes(aten.leaky_relu.default)(in_float32_if_half(aten.leaky_relu.default))
 for _packet, _rule, _sign in ((aten.add, add, 1), (aten.sub, subtract, -1)):
     decomposes(_packet.Tensor, _packet.Scalar)(chained([scaled_sum(_sign), with_wrapped_scalar(_packet.Tensor, _rule)]))

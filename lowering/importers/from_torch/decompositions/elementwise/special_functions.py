@@ -57,6 +57,25 @@ def in_float64_binary(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Ope
     return compute
 
 
+def log_of_sum(power: Callable[[Tensor], Tensor], base: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the rule of `logaddexp` or `logaddexp2`, which gives NaN where an operand is; torch-mlir loses it."""
+
+    def rule(x: Tensor, y: Tensor) -> Tensor:
+        if x.is_complex() or y.is_complex():
+            return NotImplemented
+        kind = torch.result_type(x, y)
+        x, y = (operand.to(torch.float64 if kind == torch.float64 else torch.float32) for operand in (x, y))
+        larger = torch.maximum(x, y) + torch.log1p(power(-(x - y).abs())) / math.log(base)
+        # Of two infinities of one sign the difference is NaN.
+        return torch.where(x == y, x + math.log(2, base), larger).to(kind)
+
+    return rule
+
+
+decomposes(aten.logaddexp.default)(log_of_sum(torch.exp, math.e))
+decomposes(aten.logaddexp2.default)(log_of_sum(torch.exp2, 2.0))
+
+
 def zeta(s: Tensor, q: Tensor) -> Tensor:
     """Return Hurwitz's zeta function by Euler-Maclaurin summation, starting where the terms decrease."""
     is_known = (s > 1) & ((q > 0) | ((q != torch.floor(q)) & (s == torch.floor(s))))
