@@ -159,8 +159,9 @@ class Variant:
             facts.append(read if self._is_memory(argument) else f"a{argument}")
         remember = self.name("remember", partial(self.callee.remember, known, self.gives_tensors))
         arguments = "".join(f"a{number}, " for number in range(len(self.kinds)))
-        self.preparation.append(f"key = ({''.join(f'{fact}, ' for fact in facts)})")
-        self.preparation.append(f"z = {self.name('known', known)}.get(key) or {remember}(key, ({arguments}))")
+        key = facts[0] if len(facts) == 1 else f"({', '.join(facts)})"
+        find = self.name("find", known.get)
+        self.preparation.append(f"z = {find}(key := {key}) or {remember}(key, ({arguments}))")
 
     def _is_launched(self, number: int) -> bool:
         return any(

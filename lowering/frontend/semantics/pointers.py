@@ -38,7 +38,7 @@ def match_buffer(
     sizes = sizes_of(b, shape)
     if not 1 <= len(sizes) <= _MAX_RANK:
         raise KernelValueError(f"match_buffer takes a shape of 1 to {_MAX_RANK} sizes, got {len(sizes)}")
-    order, physical = _layout(b, sizes, None if strides is None else sizes_of(b, strides))
+    order, physical = _layout(b, sizes, None if strides is None else sizes_of(b, strides), str(memory.type.dtype))
     result = TriValue(memory.value, memory.type)
     view = memory.origin
     for step in _steps(b, memory, [sizes[axis] for axis in order], physical, order):
@@ -46,7 +46,9 @@ def match_buffer(
     return replace(result, origin=view)
 
 
-def _layout(b: Language, sizes: Sequence[Any], strides: Sequence[Any] | None) -> tuple[tuple[int, ...], list[Any]]:
+def _layout(
+    b: Language, sizes: Sequence[Any], strides: Sequence[Any] | None, dtype: str
+) -> tuple[tuple[int, ...], list[Any]]:
     """Return the axes from the largest stride to the smallest, and how many elements each has in memory."""
     rank = len(sizes)
     if strides is None:
@@ -63,8 +65,20 @@ def _layout(b: Language, sizes: Sequence[Any], strides: Sequence[Any] | None) ->
             return order, [sizes[order[0]], *(size.simplified() for size in inner if size is not None), *between]
     raise KernelValueError(
         f"strides {shown_shape(tuple(strides))} of the shape {shown_shape(tuple(sizes))} are not those of whole rows",
-        help="each stride is a multiple of the next smaller one: strides=(K, 1) of (M, K), or (K * s, s)",
+        help="each stride is a multiple of the next smaller one: strides=(K, 1) of (M, K), or (K * s, s). For any "
+        f"strides annotate the parameter with {_strided(sizes, dtype)} in place of mt.ptr, and pass the view",
     )
+
+
+def _strided(sizes: Sequence[Any], dtype: str) -> str:
+    """Return the annotation of an array of these sizes and any strides."""
+    extents, strides = (", ".join(map(text, sizes)) for text in (_extent, lambda _: "mt.dyn"))
+    return f"mt.StridedTensor[[{extents}], [{strides}], mt.{dtype}]"
+
+
+def _extent(size: Any) -> str:
+    name = str(size)
+    return f'mt.dyn["{name}"]' if name.isidentifier() else "mt.dyn" if is_dynamic(size) else name
 
 
 def _steps(

@@ -79,8 +79,9 @@ def test_mistakes_name_what_to_write():
     a = np.ones((2, 3))
     with pytest.raises(mt.KernelError, match=r"(?s)annotated with mt.ptr.*reshape"):
         of_array(a)
-    with pytest.raises(mt.KernelError, match=r"(?s)strides \(2, 3\) of the shape \(n, m\).*strides=\(K, 1\)"):
+    with pytest.raises(mt.KernelError, match=r"(?s)strides \(2, 3\) of the shape \(n, m\).*strides=\(K, 1\)") as error:
         of_strides(a, 1, 1)
+    assert 'mt.StridedTensor[[mt.dyn["n"], mt.dyn["m"]], [mt.dyn, mt.dyn], mt.float64]' in str(error.value)
     with pytest.raises(mt.KernelError, match="expected an array or a tensor for a pointer, got int 3"):
         of_strides(3, 1, 1)
     kernel = of_strides.signature

@@ -135,7 +135,7 @@ def _blocks(loop: Any, count: Expr, rows: int, target: Target) -> Stmt:
 
 
 def _row(loop: Any, body: Stmt, number: Expr) -> Stmt:
-    """Return the body for one row, whose number is computed once: TVM and LLVM take long for large indices."""
+    """Return the body for one row, whose number has a name."""
     row = tirx.Var(loop.loop_var.name, loop.loop_var.ty)
     return fresh(sequence(tirx.Bind(row, plus(loop.min, number)), substituted(body, loop.loop_var, row)))
 
