@@ -157,11 +157,37 @@ def visit_body(context: FunctionContext, body: list[ast.stmt], read_after: Itera
 
     Names in `read_after` are read after the body: the parameters of a macro that stand for variables.
     """
-    body = plain(body)
-    context.scope.assigned = frozenset(stored(body))
-    returned = visit_block(context, structured(nested(body), read_after))
+    prepared = _prepared(body, tuple(read_after))
+    context.scope.assigned = prepared.assigned
+    returned = visit_block(context, prepared.statements)
     raise_all(context.errors)
     return returned.value if returned else None
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The statements of a function's body as they are visited, and the names that they assign."""
+
+    body: list[ast.stmt]
+    """What was prepared, which is kept so that no other list has its address."""
+    statements: list[ast.stmt]
+    assigned: frozenset[str]
+
+
+_PREPARED: dict[tuple[int, tuple[str, ...]], _Prepared] = {}
+"""By the address of the body, which all compilations share: a library function is inlined again and again."""
+_REMEMBERED = 512
+
+
+def _prepared(body: list[ast.stmt], read_after: tuple[str, ...]) -> _Prepared:
+    key = id(body), read_after
+    known = _PREPARED.get(key)
+    if known is None:
+        if len(_PREPARED) >= _REMEMBERED:
+            _PREPARED.clear()
+        simple = plain(body)
+        known = _PREPARED[key] = _Prepared(body, structured(nested(simple), read_after), frozenset(stored(simple)))
+    return known
 
 
 _DEEP_CALLS = 50

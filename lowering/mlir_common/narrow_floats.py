@@ -12,7 +12,7 @@ done in fp32, each rounded by itself. fp32 to fp16, integers to other floats and
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
+from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named
 
 BFLOAT16_ARITHMETIC = tuple(
     f"arith.{name}"
@@ -25,8 +25,9 @@ def rewrite(module: ir.Module) -> None:
     """Replace every scalar conversion of fp64 to a 16-bit float, and every operation that produces or reads a bf16."""
     rules = {**dict.fromkeys(BFLOAT16_ARITHMETIC, _arithmetic), "arith.cmpf": _comparison, "arith.select": _selection}
     rules |= {"arith.sitofp": _from_integer, "arith.uitofp": _from_integer}
+    present = {operation.name for operation in all_operations(module)}
     for name, rule in {**rules, "arith.truncf": _narrowed, "arith.extf": _widened}.items():
-        for operation in operations_named(module, name):
+        for operation in operations_named(module, name) if name in present else ():
             with ir.InsertionPoint(operation), operation.location:
                 value = rule(operation)
             if value is not None:
