@@ -61,9 +61,12 @@ def _elementwise(kind: type, source: Any, out: Any, **attributes: ir.Attribute) 
     return operation.result if results else None
 
 
-def print_module(module: ir.Module) -> str:
-    """Return the text for reading: SSA values named after the user's variables, without locations."""
-    return module.operation.get_asm(use_name_loc_as_prefix=True)
+def print_module(module: ir.Module, is_verified: bool = False) -> str:
+    """Return the text for reading: SSA values named after the user's variables, without locations.
+
+    A module that a pass manager has just verified needs not be verified before it is printed.
+    """
+    return module.operation.get_asm(use_name_loc_as_prefix=True, assume_verified=is_verified)
 
 
 def print_complete(module: ir.Module) -> str:

@@ -55,12 +55,12 @@ def run_passes(module: ir.Module, passes: Sequence[Pass], context: CompileContex
     before = text_for(context, module)
     for step, (name, manager) in zip(passes, managers, strict=True):
         _run(module, manager, in_module(step.pipeline), context)
-        text = text_for(context, module)
+        text = text_for(context, module, is_verified=True)
         context.record(name, text, before)
         before = text
 
 
-def text_for(context: CompileContext, module: ir.Module) -> str:
+def text_for(context: CompileContext, module: ir.Module, is_verified: bool = False) -> str:
     """Return `print_module`, which is not called again where nothing has changed since it was called last.
 
     Writing a module as bytecode takes a fifth of the time of printing it.
@@ -68,7 +68,7 @@ def text_for(context: CompileContext, module: ir.Module) -> str:
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
     if (bytecode := buffer.getvalue()) != context.printed[0]:
-        context.printed = bytecode, print_module(module)
+        context.printed = bytecode, print_module(module, is_verified)
     return context.printed[1]
 
 

@@ -10,7 +10,7 @@ import click
 
 from mlirtri.errors import KernelError, UnknownOptionError, did_you_mean
 from mlirtri.lowering.core.tuning import checked_schedule
-from mlirtri.lowering.pipelines import PIPELINE_STAGES
+from mlirtri.lowering.pipelines import INTERPRETER, PIPELINE_STAGES
 
 if TYPE_CHECKING:
     from mlirtri.kernels.options import Options
@@ -48,7 +48,7 @@ class OneOf(click.Choice):
             self.fail(f"{error.message} {near[:1].upper()}{near[1:]}".rstrip(), param, ctx)
 
 
-PIPELINE = OneOf(list(PIPELINE_STAGES))
+PIPELINE = OneOf([*PIPELINE_STAGES, INTERPRETER])
 """The type of ``--pipeline``."""
 
 

@@ -28,7 +28,8 @@ from mlirtri.cli.options import (
 )
 from mlirtri.cli.run_command import compared, compiled, data_of, expected_results, is_computed, results_of, typed_arrays
 from mlirtri.errors import KernelError, KernelValueError, UnknownOptionError
-from mlirtri.lowering.pipelines import PIPELINE_STAGES
+from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.pipelines import pipeline_for
 from mlirtri.sources.packed_files import (
     EXPECTED,
     FIRST_LINE,
@@ -54,7 +55,7 @@ Chosen = tuple[str | None, str | None, str | None]
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @click.option("--input", "inputs", metavar="NAME=FILE.npy", multiple=True, help="As of run; the data is packed.")
 @click.option(
-    "--check-against", "expected", metavar="FILE|PIPELINE", help="As of run: differing results are the failure."
+    "--check-against", "expected", metavar="FILE|PIPELINE|LIBRARY", help="As of run: differing results are the failure."
 )
 @arguments_option
 @pipeline_option
@@ -231,7 +232,8 @@ def _last_text(kernel: Kernel, stages: Sequence[str]) -> tuple[str, str]:
 
 def _stages(pipeline: str | None) -> tuple[str, ...]:
     """Return the stages whose text is read and resumed, in order."""
-    return tuple(stage.name for stage in PIPELINE_STAGES[pipeline or "linalg"] if stage.kind in ("mlir", "tvmscript"))
+    stages = pipeline_for(pipeline or "linalg", as_target("cpu")).stages
+    return tuple(stage.name for stage in stages if stage.kind in ("mlir", "tvmscript"))
 
 
 def _text_of(file: Path) -> str:

@@ -36,6 +36,8 @@ _SURE_SECONDS = 2e-6
 """Above which a kernel's time says that limits are too low: clocks are no finer."""
 _LEAST_SECONDS = 1e-7
 """Below which a time is the clock's own, and no share of the roofline can be told."""
+_LONGEST = 1_000_000
+"""Characters of stage `llvmdialect` beyond which a trace compiles no second time."""
 _LOCATION = re.compile(r'"mlirtri\.loc": "([^"]+):(\d+):\d+"')
 
 
@@ -47,6 +49,10 @@ def add_costs(contenders: Sequence[Contender], subject: Subject, names: Sequence
             continue
         if contender.kernel.target.is_cuda:
             contender.row = replace(contender.row, launches=_on_cuda(contender.kernel))
+            continue
+        if subject.is_observed and _is_long(contender.kernel):
+            contender.row = replace(contender.row, launches=tuple(_untimed_nests(contender.kernel)))
+            notes.append(f"{contender.row.name}: kernels of a large program are timed by `mlirtri profile` alone")
             continue
         try:
             with torch.no_grad(), np.errstate(all="ignore"):
@@ -229,8 +235,27 @@ def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None
     return costs, between
 
 
+def _is_long(kernel: Kernel) -> bool:
+    """Return whether a second compilation, with clocks, would take as long as a trace's pages of all pipelines."""
+    return kernel.pipeline.name in WITHOUT_TVM and len(kernel.ir["llvmdialect"]) > _LONGEST
+
+
+def _untimed_nests(kernel: Kernel) -> list[LaunchCost]:
+    from mlirtri.compiler.printing import parse  # loads MLIR
+    from mlirtri.lowering.mlir_backend.bufferize.timed_nests import nests_of
+
+    module = parse("mlir", kernel.compilation.records[_last_of_nests(kernel.pipeline)].complete())
+    return [
+        LaunchCost(nest.name, None, nest.bytes, nest.flops, None, None, *_where(nest.place), untimed="not timed")
+        for nest in nests_of(module)
+    ]
+
+
+def _last_of_nests(pipeline: Pipeline) -> str:
+    # Polyhedral passes move loops across clocks: those stand around what they made.
+    return "poly" if "poly" in pipeline.names else "bufferized"
+
+
 def _timed_pipeline(pipeline: str | Pipeline, target: Target, nests: Any) -> Pipeline:
     chosen = pipeline_for(pipeline, target)
-    # Polyhedral passes move loops across clocks: those stand around what they made.
-    last = "poly" if "poly" in chosen.names else "bufferized"
-    return chosen.insert_after(last, Stage("timed", "mlir", nests.insert))
+    return chosen.insert_after(_last_of_nests(chosen), Stage("timed", "mlir", nests.insert))

@@ -35,6 +35,7 @@ def trace_of(
         if isinstance(costs, str):
             notes.append(f"{subject.name} has no costs: {costs}")
             costs = None
+        notes += costs.notes if costs is not None else ()
         kernels += [_traced(subject, column, costs) for column in columns]
     has_costs = any(launch.seconds for kernel in kernels for launch in kernel.launches)
     roofline = (limits().flops, limits().bytes_by_footprint[FOOTPRINTS[-1]]) if has_costs else None

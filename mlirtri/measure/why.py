@@ -19,7 +19,7 @@ from mlirtri.errors import KernelError
 from mlirtri.kernels.kernel import Kernel
 from mlirtri.lowering.core.stage import Edge
 from mlirtri.lowering.core.target import host_threads
-from mlirtri.lowering.pipelines import WITHOUT_TVM
+from mlirtri.lowering.pipelines import INTERPRETER, WITHOUT_TVM
 from mlirtri.measure.machine_code import LoopCode, function_text, hottest_loop
 from mlirtri.measure.machine_limits import limits
 from mlirtri.measure.rows import LaunchCost
@@ -54,8 +54,10 @@ class Reason:
 def why_slower(contenders: Sequence[object]) -> list[str]:
     """Return sentences on the slowest kernel against the fastest; none where fewer than two ran."""
     ran = [row for row in contenders if row.runs and row.kernel is not None and row.row.rounds]
+    # It compiles nothing, so that there is nothing to change.
+    ran = [row for row in ran if row.kernel.pipeline.name != INTERPRETER]
     if len(ran) < 2:
-        return ["--why needs two rows that ran"]
+        return ["--why needs two compiled rows that ran"]
     ran.sort(key=lambda each: each.row.run_seconds)
     fast, slow = ran[0], ran[-1]
     factor = paired_ratio(slow.row.rounds, fast.row.rounds)

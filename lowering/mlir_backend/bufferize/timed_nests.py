@@ -38,7 +38,7 @@ class TimedNests:
 
     def insert(self, module: ir.Module, context: CompileContext) -> ir.Module:
         """Insert clocks around each nest of the public functions, in place."""
-        kernels = [kernel for function in public_functions(module) for kernel in kernels_of(function)]
+        kernels = _kernels(module)
         self.nests, self._lengths = [described(kernel) for kernel in kernels], [len(kernel) for kernel in kernels]
         operations = [operation for kernel in kernels for operation in kernel]
         # Two times of two 64-bit integers each: seconds and nanoseconds.
@@ -59,6 +59,15 @@ class TimedNests:
         took = [(after - before) + (after_ns - before_ns) * 1e-9 for before, before_ns, after, after_ns in pairs]
         borders = accumulate(self._lengths, initial=0)
         return [sum(took[start:end]) for start, end in pairwise(borders)]
+
+
+def nests_of(module: ir.Module) -> list[Nest]:
+    """Return the kernels of the public functions, in order."""
+    return [described(kernel) for kernel in _kernels(module)]
+
+
+def _kernels(module: ir.Module) -> list[list[ir.Operation]]:
+    return [kernel for function in public_functions(module) for kernel in kernels_of(function)]
 
 
 def _read_clock(operation: ir.Operation, function: int, memory: int, is_after: bool) -> None:

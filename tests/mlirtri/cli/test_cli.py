@@ -117,10 +117,12 @@ def test_run_time_numbers(run, kernels, argument, least):
     assert least <= values_of(out)[1][0] <= 9
     status, out, err = run("emit", f"{kernels}::first", "--stage=tri", *arguments)
     assert "%n: tensor<i32>" in out
-    status, out, err = run("compare", f"{kernels}::first", "--pipeline=mlir", "--repeat=1", "--json", *arguments)
+    pipelines = ("--pipeline=mlir", "--pipeline=interpreter")
+    status, out, err = run("compare", f"{kernels}::first", *pipelines, "--repeat=1", "--json", *arguments)
     assert status == 0, err
     rows = json.loads(out)["rows"]
-    assert [row["refusal"] for row in rows] == [None, None]
+    assert [(row["name"], row["refusal"]) for row in rows[:2]] == [("mlir", None), ("interpreter", None)]
+    assert [row["refusal"] for row in rows] == [None, None, None]
 
 
 def test_bounds_of_random_tensors_and_numbers_without_annotation(run, kernels):
@@ -233,7 +235,7 @@ def test_exit_status(run, line, status):
 def test_an_unknown_pipeline_is_refused_with_the_nearest_one(run, kernels, command):
     status, out, err = run(command, kernels, "--pipeline", "rlax")
     assert (status, out) == (2, "")
-    assert "'upstream'. Did you mean 'relax'?" in err
+    assert "'upstream', 'interpreter'. Did you mean 'relax'?" in err
 
 
 @pytest.mark.parametrize("line", ["--json", "--explain-fusion --stage=tir", "--explain-fusion --complete"])

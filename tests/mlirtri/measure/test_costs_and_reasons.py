@@ -186,7 +186,7 @@ def reasons_of(launches, asm=LISTING, between=0.0, run_min=None):
     fast = contender("upstream", (1e-5, 1.2e-5, 1e-5), [LaunchCost("f", 1e-5, 10**6, 0, 1, 0.5, "k.py:1")], LISTING)
     least = seconds if run_min is None else run_min
     slow = contender("mlir", (seconds, 9 * seconds, seconds), launches, asm, between_seconds=between, run_min=least)
-    title, *lines = why_slower([fast, slow])
+    title, *lines = why_slower([fast, contender("interpreter", (1.0, 1.0, 1.0), []), slow])
     assert title == f"why mlir is {seconds / 1e-5:.1f}× slower than upstream (median of 3 paired rounds):"
     return [line for line in lines if line.startswith("- ")]
 

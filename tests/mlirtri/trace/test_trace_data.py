@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from random import Random
 
@@ -79,8 +79,25 @@ def test_a_page_has_every_stage_and_pass_and_the_source(page):
     assert passes["guard-producers"]["upstream"] is False
     assert passes["FuseRows"]["upstream"] is False
     assert passes["FuseOps"]["upstream"] is True
+    texts = data["kernels"][0]["texts"]
+    pairs = [(one["body"] == other["body"], other["changed"]) for one, other in pairwise(texts) if other["pass"]]
+    assert (True, False) in pairs, "a pass that changes nothing has the lines of the text before"
+    assert (True, True) not in pairs
     assert data["source"]["file"] == "k.py"
     assert len(data["source"]["lines"]) == len(KERNEL.splitlines())
+
+
+def test_a_large_program_is_not_compiled_a_second_time_for_clocks(page, monkeypatch):
+    from mlirtri.measure import launch_costs
+    from mlirtri.measure.tracing import trace_of
+
+    monkeypatch.setattr(launch_costs, "_LONGEST", 0)
+    trace = trace_of(str(page.with_name("k.py")), {}, ("mlir",), None, None)
+    [kernel] = trace.kernels
+    assert len(kernel.launches) > 1
+    assert {(launch.seconds, launch.untimed) for launch in kernel.launches} == {(None, "not timed")}
+    assert all(launch.bytes for launch in kernel.launches)
+    assert "mlir: kernels of a large program are timed by `mlirtri profile` alone" in trace.notes
 
 
 def test_every_stage_has_lines_of_the_source(page):

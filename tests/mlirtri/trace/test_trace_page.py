@@ -217,6 +217,7 @@ def test_a_large_page_opens_and_answers_quickly(browser, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_the_page_of_a_network_opens_in_two_seconds_and_answers_in_a_tenth(browser, tmp_path, monkeypatch):
     import torch
 
