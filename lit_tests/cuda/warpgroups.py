@@ -29,6 +29,8 @@ def layer(
 # CHECK: mlirtri_await_products_but_1();
 # CHECK: mlirtri_await_products_float32_128(
 # CHECK: bias_ptr[
+# CHECK: mlirtri_transpose_among_four(
+# CHECK-NEXT: *(uint4*)(
 # CHECK-NOT: __global__
 
 # WARPS-NOT: wgmma

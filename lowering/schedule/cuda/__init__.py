@@ -12,8 +12,8 @@ Read in this order:
 - `argmax.py`: reductions into several results, such as a maximum and its index.
 - `elementwise.py`: elementwise kernels with vector loads and stores; transposes through tiles in shared memory.
 - `matmul.py`: products of 16-bit floats and int8 on tensor cores; `tensor_core_kernel.py` writes them, `operands.py`
-  copies tiles into shared memory, `instructions.py` holds the instructions. `warpgroup_kernel.py`: those of sm_90a.
-  `register_tiles.py`: products of fp32.
+  copies tiles into shared memory, `product_results.py` stores the sums, `instructions.py` holds the instructions.
+  `warpgroup_kernel.py`: those of sm_90a. `register_tiles.py`: products of fp32.
 - `product_blocks.py`: products of imperative functions, as loops over blocks that `tile_programs.py` maps.
 - `element_loops.py`: imperative functions, a launch for each parallel loop; `largest_sizes.py` bounds its sizes,
   `row_blocks.py` gives long rows a block of threads each. `atomic_updates.py`: updates of elements that iterations or

@@ -19,7 +19,9 @@ from typing import Any
 
 from mlirtri.lowering.schedule.cuda.fragment_uses import Nest, Reduction, elementwise, reduction_of
 from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, ROWS, exchange
+from mlirtri.lowering.schedule.cuda.operands import is_multiple, start_of
 from mlirtri.lowering.schedule.cuda.phases import WARP
+from mlirtri.lowering.schedule.cuda.product_results import CHUNK, in_chunks
 from mlirtri.lowering.schedule.cuda.row_vectors import stored_elsewhere
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import depends_on, index, sequence
@@ -96,6 +98,37 @@ class Fragments:
         reduction = reduction_of(statement, tiles[0])
         return None if reduction is None else self._rows(reduction, tiles[0], thread)
 
+    def _in_chunks(self, nest: Nest, layout: Layout, thread: Any) -> Any:
+        """Return a copy of a tile to memory that each thread stores 16 bytes of at once."""
+        place = tirx.floormod(thread, index(QUAD))
+
+        def values_at(down: Any, across: Any, below: Any, lane: Any) -> dict[Any, Any]:
+            return nest.at(*_position(layout, thread, down, across, below, lane))[0]
+
+        def element(down: Any, across: Any, below: Any, lane: Any) -> Any:
+            number, row_number = _number(layout, down, across, below, lane), _row_number(down, below)
+            value = self._in_registers(nest.body.value, number, row_number)
+            return [], replaced(value, values_at(down, across, below, lane))
+
+        def whole(down: Any, group: Any, below: Any, number: Any, value: Any) -> Any:
+            values = values_at(down, group * index(QUAD) + place, below, number - place * index(2))
+            return tirx.BufferStore(nest.body.buffer, value, [replaced(each, values) for each in nest.body.indices])
+
+        counts = layout.instructions_down, layout.instructions_across
+        return in_chunks(counts, str(nest.body.buffer.dtype), element, whole)
+
+    def _has_chunks(self, nest: Nest, layout: Layout) -> bool:
+        """Return whether a nest stores 16-bit floats to memory in rows whose chunks of 16 bytes are a thread's."""
+        store = nest.body
+        if not isinstance(store, tirx.BufferStore) or nest.bounds or nest.offsets != (None, None):
+            return False
+        width, start = store.buffer.shape[-1], start_of(store.indices[-1], nest.column)
+        is_half = str(store.buffer.dtype) in ("float16", "bfloat16")
+        is_even = isinstance(width, tirx.IntImm) and int(width) % CHUNK == 0 and layout.instructions_across % 4 == 0
+        is_along = start is not None and is_multiple(start, CHUNK)
+        is_row = not any(depends_on(each, [nest.column]) for each in store.indices[:-1])
+        return is_half and is_even and is_along and is_row and store.buffer not in self.layouts
+
     def _elements(self, nest: Nest, layout: Layout, thread: Any, statement: Stmt) -> Any:
         def element(down: Any, across: Any, below: Any, lane: Any) -> Any:
             row, column = _position(layout, thread, down, across, below, lane)
@@ -104,7 +137,8 @@ class Fragments:
             body = replaced(self._in_registers(nest.body, number, _row_number(down, below)), values)
             return tirx.IfThenElse(tirx.all(*checks), body, None) if checks else body
 
-        written = _over(layout, element)
+        has_chunks = self._has_chunks(nest, layout)
+        written = self._in_chunks(nest, layout, thread) if has_chunks else _over(layout, element)
         location = {name: line for name, line in statement.annotations.items() if name == LOCATION}
         if not isinstance(written, tirx.For) or not location:
             return written

@@ -83,6 +83,23 @@ _EXCHANGE = """{function} mlirtri_exchange_{dtype}_{distance}({ctype}* value) {{
   *value = __shfl_xor_sync(0xffffffffu, *value, {distance});
 }}
 """
+_TRANSPOSE = """{function} mlirtri_transpose_among_four(void* elements) {{
+  unsigned words[4];
+  memcpy(words, elements, sizeof words);
+  #pragma unroll
+  for (int distance = 1; distance < 4; distance *= 2) {{
+    bool is_second = threadIdx.x & distance;
+    #pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {{
+      int first = distance == 1 ? 2 * pair : pair;
+      unsigned word = __shfl_xor_sync(0xffffffffu, is_second ? words[first] : words[first + distance], distance);
+      words[first] = is_second ? word : words[first];
+      words[first + distance] = is_second ? words[first + distance] : word;
+    }}
+  }}
+  memcpy(elements, words, sizeof words);
+}}
+"""
 _FRAGMENTS = """{function} mlirtri_fragments{way}(unsigned* to, const void* from) {{
   unsigned at = static_cast<unsigned>(__cvta_generic_to_shared(from));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4{trans}.shared.b16 {{%0, %1, %2, %3}}, [%4];"
@@ -128,6 +145,11 @@ def exchange(value: Expr, distance: int) -> Stmt:
     dtype = str(value.dtype)
     code = _EXCHANGE.format(function=_FUNCTION, dtype=dtype, ctype=EXCHANGED[dtype], distance=distance)
     return call(f"mlirtri_exchange_{dtype}_{distance}", code, address(value, tirx.IntImm("int64", 0), 1))
+
+
+def transpose_among_four(elements: Expr) -> Stmt:
+    """Give each of four neighbouring threads, of their four words each, those of its own number."""
+    return call("mlirtri_transpose_among_four", _TRANSPOSE.format(function=_FUNCTION), elements)
 
 
 def commit_copies() -> Stmt:

@@ -72,7 +72,7 @@ class Operand:
         With them the condition under which they are; None if they always are. Else elements are copied one by one.
         """
         axis, (conditions, load) = (self.reduced if self.is_along else self.kept)[-1:], self._guarded_load
-        start = None if load is None or not axis else _start(load.indices[-1], axis[0].variable)
+        start = None if load is None or not axis else start_of(load.indices[-1], axis[0].variable)
         if load is None or start is None or not self.is_global:
             return 1, None
         if any(depends(index, axis) for index in load.indices[:-1]):
@@ -85,11 +85,11 @@ class Operand:
             return 1, None
         known = [form for form in forms if form is not None]
         widths = [bytes_copied // self.kind.bytes for bytes_copied in (16, 8, 4)]
-        width = next((width for width in widths if all(_is_multiple(form, width) for form in (row, *known))), 1)
+        width = next((width for width in widths if all(is_multiple(form, width) for form in (row, *known))), 1)
         # A row of run-time length is a multiple of a width or not: the kernel finds out.
         length = load.source.shape[-1]
         if width < widths[0] and isinstance(length, tirx.Var):
-            if all(_is_multiple(form, widths[0], length) for form in known):
+            if all(is_multiple(form, widths[0], length) for form in known):
                 return widths[0], tirx.EQ(tirx.floormod(length, index(widths[0])), index(0))
         return width, None
 
@@ -193,7 +193,7 @@ def _without_bits(element: Expr) -> Any:
     return element.args[0] if is_bits else element
 
 
-def _start(position: Expr, variable: Var) -> Linear | None:
+def start_of(position: Expr, variable: Var) -> Linear | None:
     """Return what an index has beside a variable that it advances with; None if it does not."""
     form = linear(position, {})
     return form - of_variable(variable) if form is not None and form.factor(variable) == 1 else None
@@ -209,7 +209,7 @@ def _start_of_bound(condition: Expr, variable: Var) -> Linear | None:
     return bound - below + of_variable(variable)
 
 
-def _is_multiple(form: Linear, width: int, assumed: Any = None) -> bool:
+def is_multiple(form: Linear, width: int, assumed: Any = None) -> bool:
     """Return whether a sum is a multiple of a width, where the variable `assumed` is one."""
     rest = form if assumed is None else form.substituted(assumed, Linear())
     return all(factor % width == 0 for factor in (rest.constant, *rest.terms.values()))

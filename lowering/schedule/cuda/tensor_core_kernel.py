@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -31,12 +30,13 @@ from mlirtri.lowering.schedule.cuda.instructions import (
 )
 from mlirtri.lowering.schedule.cuda.operands import Operand
 from mlirtri.lowering.schedule.cuda.phases import WARP, bound
-from mlirtri.lowering.tir.bfloat16_storage import BITS, bits_dtype
+from mlirtri.lowering.schedule.cuda.product_results import ProductResults, unrolled
+from mlirtri.lowering.tir.bfloat16_storage import BITS
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.primfunc import buffer
-from mlirtri.lowering.tir.statements import depends_on, index, loads_in, nodes_in, sequence
-from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, replaced, sized, zero_of
-from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, Stmt, TensorLoad, ir, structural_map, tirx
+from mlirtri.lowering.tir.statements import index, sequence
+from mlirtri.lowering.tir.tiles import axis_values, ceil_div, for_loop, sized, zero_of
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, ir, tirx
 
 GROUP_ROWS = 8
 """Rows of tiles in a group. Blocks are numbered group by group, and within a group column by column:
@@ -67,7 +67,7 @@ class BlockTile:
         return WARP * self.down * self.across
 
 
-class TensorCoreKernel:
+class TensorCoreKernel(ProductResults):
     """A product on tensor cores as statements: copies into shared memory, fragments, products, the epilogue."""
 
     operand_type = Operand
@@ -216,12 +216,12 @@ class TensorCoreKernel:
             return self._fragment(1, slot, warp_column + number * index(2 * COLUMNS), start, number)
 
         def row(down: Any) -> Any:
-            return _unrolled("across", self.instructions_across, lambda across: self._multiply_one(down, across, part))
+            return unrolled("across", self.instructions_across, lambda across: self._multiply_one(down, across, part))
 
         return sequence(
             *self._left_loads(slot, warp_row, start),
-            _unrolled("part", self.instructions_across // 2, load_right),
-            _unrolled("down", self.instructions_down, row),
+            unrolled("part", self.instructions_across // 2, load_right),
+            unrolled("down", self.instructions_down, row),
         )
 
     def _left_loads(self, slot: Any, warp_row: Any, start: int) -> list[Any]:
@@ -230,7 +230,7 @@ class TensorCoreKernel:
         def load(number: Any) -> Any:
             return self._fragment(0, slot, warp_row + number * index(ROWS), start, number)
 
-        return [_unrolled("part", self.instructions_down, load)]
+        return [unrolled("part", self.instructions_down, load)]
 
     def _multiply_one(self, down: Any, across: Any, part: int) -> Any:
         """Return one instruction, of the depth `part` of this step."""
@@ -267,96 +267,3 @@ class TensorCoreKernel:
         width = index(self.tile.across)
         down, across = tirx.floordiv(self.warp, width), tirx.floormod(self.warp, width)
         return down * index(self.instructions_down * ROWS), across * index(self.instructions_across * COLUMNS)
-
-    def _epilogue(self) -> Stmt:
-        """Store a thread's sums: of each instruction's 16x8 result two neighbours in a row, and two 8 rows below."""
-        batch, row, column = self._tile_position()
-        warp_row, warp_column = self._warp_position()
-        row = row + warp_row + tirx.floordiv(self.lane, index(4))
-        column = column + warp_column + tirx.floormod(self.lane, index(4)) * index(2)
-
-        def halves(down: Any, across: Any) -> Stmt:
-            number = (down * index(self.instructions_across) + across) * index(4)
-            corner = row + down * index(ROWS), column + across * index(COLUMNS)
-            return _unrolled(
-                "below", 2,
-                lambda below: self._pair(
-                    batch, corner[0] + below * index(8), corner[1], number + below * index(2)
-                ),
-            )  # fmt: skip
-
-        return _unrolled(
-            "down",
-            self.instructions_down,
-            lambda down: _unrolled("across", self.instructions_across, lambda across: halves(down, across)),
-        )
-
-    def _pair(self, batch: Values, row: Any, column: Any, number: Any) -> Stmt:
-        """Store two neighbours in a row, the thread's sums from `number` on; as a vector where that is possible."""
-
-        def one(lane: Any) -> Stmt:
-            return self._store(batch, row, column + lane, number + lane)
-
-        if self._stores_vectors(2):
-            return self._guarded(for_loop("lane", 2, one, tirx.ForKind.VECTORIZED), row, column)
-        return _unrolled("lane", 2, lambda lane: self._guarded(one(lane), row, column + lane))
-
-    def _guarded(self, statement: Stmt, row: Any, column: Any) -> Any:
-        sizes = (size_of(self.contraction.rows), size_of(self.contraction.columns))
-        bounds = zip((row, column), sizes, (self.tile.rows, self.tile.columns), strict=True)
-        checks = [tirx.LT(position, index(size)) for position, size, tile in bounds if size % tile]
-        return tirx.IfThenElse(tirx.all(*checks), statement, None) if checks else statement
-
-    def _stores_vectors(self, count: int) -> bool:
-        """Return whether each store may write `count` neighbouring columns, with no private value between stores.
-
-        False for bool operands, which nvcc cannot convert in the vector types that TVM writes for them, and for choices
-        that may be the same for neighbours, of which TVM writes the condition in the type of the values.
-        """
-        columns, stores = self.contraction.columns, self.contraction.stores
-        is_even = len(columns) == 1 and columns[0].extent % count == 0
-        has_bools = any(str(load.ty.dtype) == "bool" for store in stores for load in loads_in(store.value))
-        choices = [choice for store in stores for choice in nodes_in(store.value, tirx.Select)]
-        has_bools |= any(not depends_on(choice.condition, [self.contraction.result]) for choice in choices)
-        last = [list(store.indices)[-1:] for store in stores]
-        is_along = is_even and all(end and end[0].same_as(columns[0].variable) for end in last)
-        return is_along and not has_bools and not self.contraction.private
-
-    def _store(self, batch: Values, row: Any, column: Any, number: Any) -> Stmt:
-        """Write the stores of the epilogue for one element of the result, the thread's sum `number`."""
-        contraction = self.contraction
-        values = {**batch, **axis_values(contraction.rows, row), **axis_values(contraction.columns, column)}
-        private = {
-            memory: buffer(memory.name, (1,), bits_dtype(str(memory.dtype)), "local") for memory in contraction.private
-        }
-        statements = [tirx.AllocBuffer(each) for each in private.values()]
-        for store in contraction.stores:
-            loads = (TensorLoad, partial(self._loaded, number, private))
-            value = replaced(structural_map(store.value, loads, order="post"), values)
-            if store.buffer in self.registers:
-                target, indices = self.registers[store.buffer], [number]
-            elif store.buffer in private:
-                target, indices = private[store.buffer], [index(0)]
-                value = (
-                    value if str(value.ty.dtype) == str(target.dtype) else tirx.reinterpret(str(target.dtype), value)
-                )
-            else:
-                target, indices = store.buffer, [replaced(position, values) for position in store.indices]
-            statements.append(tirx.BufferStore(target, value, indices))
-        return sequence(*statements)
-
-    def _loaded(self, number: Any, private: Mapping[Buffer, Buffer], load: Node) -> Expr:
-        """Return what a load of the epilogue reads: a register, the thread's sum, a private value, or memory."""
-        if load.source in self.registers:
-            return tirx.BufferLoad(self.registers[load.source], [number])
-        if load.source.same_as(self.contraction.result):
-            value = tirx.BufferLoad(self.sums, [number])
-            return value if value.ty == load.ty else tirx.Cast(str(load.ty.dtype), value)
-        if load.source not in private:
-            return load
-        value = tirx.BufferLoad(private[load.source], [index(0)])
-        return value if value.ty == load.ty else tirx.reinterpret(str(load.ty.dtype), value)
-
-
-def _unrolled(name: str, count: int, body: Stmt) -> Any:
-    return for_loop(name, count, body, tirx.ForKind.UNROLLED)
