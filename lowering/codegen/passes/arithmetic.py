@@ -111,7 +111,8 @@ def select_predicates(mod: IRModule) -> IRModule:
     """Replace casts of predicates to numbers by selections of 1 or 0.
 
     A cast fails once it is vectorised and bound by TVM's common subexpression elimination: the analyzer's integer sets
-    make scalar constants of its vector type.
+    make scalar constants of its vector type. A predicate cast only to be compared with 0, as by Relax's `where`,
+    stays itself: TVM's simplifier takes time exponential in the depth of selections in conditions.
     """
 
     def visit(cast: Any) -> Any:
@@ -120,7 +121,17 @@ def select_predicates(mod: IRModule) -> IRModule:
             return cast
         return tirx.Select(cast.value, tirx.const(1, dtype), tirx.const(0, dtype))
 
-    return _rewritten(mod, (tirx.Cast, visit), only_cpu=False)
+    return _rewritten(mod, [(tirx.Cast, visit), (tirx.LT, _predicate)], only_cpu=False)
+
+
+def _predicate(comparison: Any) -> Any:
+    """Return the predicate of ``0 < select(predicate, 1, 0)``; other comparisons as they are."""
+    chosen = comparison.b
+    if not isinstance(chosen, tirx.Select):
+        return comparison
+    numbers = comparison.a, chosen.true_value, chosen.false_value
+    is_cast = all(isinstance(each, tirx.IntImm) for each in numbers) and [int(each) for each in numbers] == [0, 1, 0]
+    return chosen.condition if is_cast else comparison
 
 
 _FENCE = "llvm.arithmetic.fence"

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 import mlirtri as mt
+from mlirtri.lowering.codegen.passes.arithmetic import select_predicates
+from mlirtri.lowering.toolchain.tvm_names import SCRIPT_NAMES, IRModule, from_source
 
 
 @mt.jit
@@ -51,3 +53,17 @@ def test_predicates_as_numbers_of_each_dtype(dtype):
 
     x = torch.linspace(0, 1, 37)
     torch.testing.assert_close(mt.jit(count)(x), count(x), rtol=0, atol=0)
+
+
+TESTED = """
+@T.prim_func(s_tir=True)
+def tested(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+    for i in range(4):
+        b[i] = T.Select(T.int64(0) < T.Cast("int64", a[i] < T.float32(1)), a[i], T.float32(2))
+"""
+
+
+def test_a_predicate_that_is_only_tested_is_no_number():
+    """Of nested selections in conditions TVM's simplifier made seconds, as of torch's ``x // y`` in fp16."""
+    [function] = select_predicates(IRModule({"tested": from_source(TESTED, SCRIPT_NAMES)})).functions.values()
+    assert function.script().count("T.Select") == 1
