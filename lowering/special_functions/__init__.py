@@ -8,6 +8,7 @@ traces them with `torch`. So a definition calls only functions, operators and me
 
 - `definitions.py`: gamma functions, the normal quantile, products by logarithms, Bessel functions; mantissas, exponents
   and neighbours of floats; Keys' filter.
+- `bessel.py`: the other Bessel functions, and Airy's.
 
 Imported by `lowering.frontend.library_functions`, and by `elementwise` and `images` of the decompositions.
 """

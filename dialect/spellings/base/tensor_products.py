@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.dialect.promotion.dtype_rules import Operand, common_dtype
@@ -16,6 +17,25 @@ def einsum(b: Builder, subscripts: Argument, values: list[Value], dtype: Argumen
     dtype = dtype or common_dtype(b.semantics, [Operand(b.type_of(x).dtype, rank=1) for x in values])
     terms = [Term(b.cast(x, dtype), term_labels) for x, term_labels in zip(values, labels, strict=True)]
     return contracted(b, terms, output)
+
+
+def subscripts_of(b: Builder, operands: Sequence[Argument]) -> tuple[Argument, list[Value]]:
+    """Return subscripts as text and the operands: lists of numbers, ``einsum(a, [0, 1], b, [1])``, become letters."""
+    if not operands or b.type_of(operands[0]) is None:
+        return operands[0] if operands else "", list(operands[1:])
+    lists = [*operands[1::2], *(operands[-1:] if len(operands) % 2 else ())]
+    if any(not isinstance(labels, (list, tuple)) for labels in lists):
+        b.fail("einsum takes a list of numbers after each operand, or its subscripts as a string first")
+    texts = ["".join("..." if label is ... else _letter(b, label) for label in labels) for labels in lists]
+    count = len(operands) // 2
+    result = "->" + texts[count] if len(operands) % 2 else ""
+    return ",".join(texts[:count]) + result, [operands[2 * position] for position in range(count)]
+
+
+def _letter(b: Builder, label: Argument) -> str:
+    if not isinstance(label, int) or not 0 <= label < 52:
+        b.fail("einsum's lists have numbers from 0 to 51")
+    return chr(label + (ord("A") if label < 26 else ord("a") - 26))
 
 
 def _parsed(b: Builder, subscripts: Argument, ranks: list[int]) -> tuple[list[tuple[Value, ...]], tuple[Value, ...]]:

@@ -6,7 +6,14 @@ from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.spellings.base import contraction, helpers
 from mlirtri.dialect.spellings.base.contraction import Term, contracted
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
-from mlirtri.dialect.spellings.base.tensor_products import cross, einsum, in_common_dtype, kron, tensordot
+from mlirtri.dialect.spellings.base.tensor_products import (
+    cross,
+    einsum,
+    in_common_dtype,
+    kron,
+    subscripts_of,
+    tensordot,
+)
 from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, computed_in, numpy_dtype
 
 
@@ -14,7 +21,7 @@ from mlirtri.dialect.spellings.numpy_api.ufuncs import arrays, computed_in, nump
 def _(b, *operands, out=unsupported(), optimize=False, dtype=None, order="K", casting="safe"):
     if not operands:
         b.fail("einsum takes subscripts and operands")
-    subscripts, *values = operands
+    subscripts, values = subscripts_of(b, operands)
     return einsum(b, subscripts, list(arrays(b, *values)), numpy_dtype(b, dtype))
 
 

@@ -12,8 +12,8 @@ import numpy
 
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
 from mlirtri.dialect.spellings.base import helpers
-from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, as_array
+from mlirtri.dialect.spellings.base.spelling import SPELLINGS, Argument, Builder, Value, register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, INT64, arrays, as_array
 
 
 def known_ints(b: Builder, value: Value, subject: str) -> Value:
@@ -161,13 +161,19 @@ _COPYING = ("edge", "reflect", "symmetric", "wrap")
 def widths_of(b: Builder, pad_width: Argument, rank: int) -> list[tuple[int, int]]:
     """Return (before, after) per axis, from NumPy's int, pair, pairs or dict of axes."""
     if isinstance(pad_width, dict):
-        b.fail("a dict of pad widths is not supported", help="write one pair per axis")
+        pairs = {axis % rank: pair for axis, pair in pad_width.items()}
+        pad_width = [pairs.get(axis, (0, 0)) for axis in range(rank)]
+        pad_width = [pair if isinstance(pair, (tuple, list)) else (pair, pair) for pair in pad_width]
     pad_width = known_ints(b, pad_width, "a pad width")
     return [(int(low), int(high)) for low, high in numpy.broadcast_to(numpy.array(pad_width), (rank, 2))]
 
 
-@spelling("numpy.pad", ops=f"pad {TAKEN} cast full")
-def _(b, array, pad_width, mode="constant", *, constant_values=0, reflect_type=unsupported("even")):
+@spelling(
+    "numpy.pad",
+    ops=f"pad {TAKEN} cast full cut broadcast_to subtract multiply add flip floor round mean max min "
+    "sum divide where sort concatenate reshape",
+)
+def _(b, array, pad_width, mode="constant", *, constant_values=0, reflect_type="even", stat_length=None, end_values=0):
     array = as_array(b, array)
     shape = helpers.shape_of(b, array)
     widths = widths_of(b, pad_width, len(shape))
@@ -177,11 +183,68 @@ def _(b, array, pad_width, mode="constant", *, constant_values=0, reflect_type=u
         return _padded_with(b, array, widths, 0 if mode == "empty" else constant_values)
     if mode == "constant":
         return _padded_with_value(b, array, widths, constant_values)
+    if mode in (*_STATISTICS, "linear_ramp"):
+        given = end_values if mode == "linear_ramp" else stat_length
+        ends = numpy.broadcast_to(numpy.array(given), (len(widths), 2)).tolist()
+        return _padded_with_computed(b, array, widths, mode, ends)
     if mode not in _COPYING:
-        b.fail(f"numpy.pad has the modes constant, {', '.join(_COPYING)} and empty in kernels, not {mode!r}")
+        known = ", ".join(("constant", *_COPYING, *_STATISTICS, "linear_ramp"))
+        b.fail(f"numpy.pad has the modes {known} and empty in kernels, not {mode!r}")
+    if mode in ("reflect", "symmetric") and reflect_type == "odd":
+        return _padded_by_odd_reflections(b, array, widths, mode)
     for axis, (low, high) in enumerate(widths):
         array = taken(b, array, padded_indices(shape[axis], low, high, mode), axis)
     return array
+
+
+def _padded_with_computed(
+    b: Builder, x: Value, widths: list[tuple[int, int]], mode: str, given: list[list[Argument]]
+) -> Value:
+    """Pad axis by axis with a statistic of the elements at each end, or with a ramp from a number to the edge."""
+    dtype = b.type_of(x).dtype
+
+    def spelled(name: str, *arguments: Argument, **keywords: Argument) -> Value:
+        return SPELLINGS[f"numpy.{name}"].call(b, *arguments, **keywords)
+
+    for axis, width in enumerate(widths):
+        shape, ends = helpers.shape_of(b, x), []
+        for is_high in (0, 1):
+            count, size = width[is_high], shape[axis]
+            sizes = (*shape[:axis], count, *shape[axis + 1 :])
+            if mode == "linear_ramp":
+                edge = b.cut(x, axis, slice(size - 1, None) if is_high else slice(0, 1))
+                line = (-1, *[1] * (len(shape) - axis - 1))
+                steps = numpy.arange(count)[::-1] if is_high else numpy.arange(count)
+                step = b.reshape(spelled("array", (steps / max(count, 1)).tolist()), line)
+                wide = edge if dtype.is_inexact else b.cast(edge, FLOAT64)
+                start = given[axis][is_high]
+                ramp = b.add(b.multiply(b.subtract(wide, start), step), start)
+                ends.append(b.cast(ramp if dtype.is_inexact else b.floor(ramp), dtype))
+                continue
+            length = given[axis][is_high] or size
+            near = b.cut(x, axis, slice(size - min(length, size), None) if is_high else slice(0, min(length, size)))
+            value = spelled(_STATISTICS[mode], near, axis=axis, keepdims=True)
+            value = spelled("round", value) if mode in ("mean", "median") and not dtype.is_inexact else value
+            ends.append(b.broadcast_to(b.cast(value, dtype), sizes))
+        x = b.concatenate((ends[0], x, ends[1]), axis)
+    return x
+
+
+_STATISTICS = {"mean": "mean", "median": "median", "maximum": "max", "minimum": "min"}
+
+
+def _padded_by_odd_reflections(b: Builder, x: Value, widths: list[tuple[int, int]], mode: str) -> Value:
+    """Pad axis by axis with twice the edge minus the reflection, as far as one reflection reaches."""
+    for axis, (low, high) in enumerate(widths):
+        size, skipped = helpers.shape_of(b, x)[axis], int(mode == "reflect")
+        if max(low, high) > size - skipped:
+            b.fail(f"an odd reflection reaches {size - skipped} elements in kernels, not {max(low, high)}")
+        before = b.flip(b.cut(x, axis, slice(skipped, skipped + low)), (axis,))
+        after = b.flip(b.cut(x, axis, slice(size - skipped - high, size - skipped)), (axis,))
+        edges = b.cut(x, axis, slice(0, 1)), b.cut(x, axis, slice(size - 1, None))
+        before, after = (b.subtract(b.multiply(e, 2), part) for e, part in zip(edges, (before, after), strict=True))
+        x = b.concatenate((before, x, after), axis)
+    return x
 
 
 def padded_indices(size: int, low: int, high: int, mode: Argument) -> list[int]:

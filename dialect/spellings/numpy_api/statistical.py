@@ -196,8 +196,6 @@ def _(b, f, *varargs, axis=None, edge_order=1):
 
 def _gradient(b: Builder, f: Value, axis: int, spacing: Value, edge_order: int) -> Value:
     """Return central differences; at the ends of first or second order. The spacing is a scalar."""
-    if helpers.rank_of(b, spacing):
-        b.fail("numpy.gradient takes a number for the spacing of an axis", help="write the differences out")
     size = helpers.shape_of(b, f)[axis]
     if isinstance(size, int) and size < edge_order + 1:
         b.fail(f"a gradient along axis {axis} needs {edge_order + 1} elements, not {size}")
@@ -205,6 +203,12 @@ def _gradient(b: Builder, f: Value, axis: int, spacing: Value, edge_order: int) 
     def part(start: int, stop: int | None) -> Any:
         return b.cut(f, axis, slice(start, stop))
 
+    if helpers.rank_of(b, spacing):
+        line = tuple(-1 if position == axis else 1 for position in range(helpers.rank_of(b, f)))
+        distances = b.reshape(b.subtract(b.cut(spacing, 0, slice(1, None)), b.cut(spacing, 0, slice(None, -1))), line)
+        return _uneven_gradient(
+            b, axis, part, lambda start, stop: b.cut(distances, axis, slice(start, stop)), edge_order
+        )
     both = 2.0 * spacing if b.type_of(spacing) is None else b.multiply(spacing, 2.0)
     inner = b.divide(b.subtract(part(2, None), part(0, size - 2)), both)
     if edge_order == 1:
@@ -213,6 +217,34 @@ def _gradient(b: Builder, f: Value, axis: int, spacing: Value, edge_order: int) 
     else:
         first = _one_sided(b, (part(0, 1), part(1, 2), part(2, 3)), spacing, -1.0)
         last = _one_sided(b, (part(size - 1, None), part(size - 2, size - 1), part(size - 3, size - 2)), spacing, 1.0)
+    return b.concatenate((first, inner, last), axis)
+
+
+def _uneven_gradient(b: Builder, axis: int, part: Any, distance: Any, edge_order: int) -> Value:
+    """Return differences of second order over distances that differ; at the ends of first or second order."""
+
+    def weighted(x: Value, y: Value, parts: tuple[Value, ...], at: float) -> Value:
+        """Return the slope of the parabola through three elements of distances x and y: at -1 first, 0, or 1 last."""
+        both = b.add(x, y)
+        before = b.divide(
+            b.subtract(b.multiply(y, -1.0), b.multiply(x, 2.0)) if at < 0 else b.multiply(y, -1.0 if at == 0 else 1.0),
+            b.multiply(x, both),
+        )
+        after = b.divide(
+            b.add(b.multiply(y, 2.0), x) if at > 0 else b.multiply(x, 1.0 if at == 0 else -1.0), b.multiply(y, both)
+        )
+        inner = b.subtract(y, x) if at == 0 else b.multiply(both, -1.0 if at > 0 else 1.0)
+        middle = b.divide(inner, b.multiply(x, y))
+        terms = [b.multiply(factor, value) for factor, value in zip((before, middle, after), parts, strict=True)]
+        return b.add(b.add(terms[0], terms[1]), terms[2])
+
+    inner = weighted(distance(None, -1), distance(1, None), (part(0, -2), part(1, -1), part(2, None)), 0)
+    if edge_order == 1:
+        first = b.divide(b.subtract(part(1, 2), part(0, 1)), distance(0, 1))
+        last = b.divide(b.subtract(part(-1, None), part(-2, -1)), distance(-1, None))
+    else:
+        first = weighted(distance(0, 1), distance(1, 2), (part(0, 1), part(1, 2), part(2, 3)), -1)
+        last = weighted(distance(-2, -1), distance(-1, None), (part(-3, -2), part(-2, -1), part(-1, None)), 1)
     return b.concatenate((first, inner, last), axis)
 
 

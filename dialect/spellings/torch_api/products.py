@@ -7,14 +7,16 @@ from math import pi
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.dialect.spellings.base import contraction, helpers
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
-from mlirtri.dialect.spellings.base.tensor_products import cross, einsum, kron, tensordot
+from mlirtri.dialect.spellings.base.tensor_products import cross, einsum, kron, subscripts_of, tensordot
 from mlirtri.dialect.spellings.numpy_api.composed_functions import numbers_of, within
 from mlirtri.dialect.spellings.numpy_api.linear_algebra import vector_norm
 
 
 @spelling("torch.einsum", ops=contraction.OPS)
 def _(b, equation, *operands):
-    return einsum(b, equation, list(helpers.sizes(operands)))
+    if isinstance(equation, str):
+        return einsum(b, equation, list(helpers.sizes(operands)))
+    return einsum(b, *subscripts_of(b, (equation, *operands)))
 
 
 @spelling("torch.tensordot", ops=contraction.OPS)

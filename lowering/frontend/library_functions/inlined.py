@@ -48,7 +48,7 @@ from mlirtri.lowering.frontend.library_functions import (
 )
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.semantics.builder import Language
-from mlirtri.lowering.special_functions import definitions
+from mlirtri.lowering.special_functions import bessel, definitions
 
 
 def gcd(x1, x2):
@@ -87,7 +87,11 @@ def ldexp(x1, x2):
     return result.astype(x1.dtype)
 
 
-def unique(ar, return_index=False, return_inverse=False, return_counts=False):
+def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None):
+    if axis is not None:
+        if return_index or return_inverse or return_counts:
+            refuse("numpy.unique along an axis gives the slices alone in kernels")
+        return set_functions.unique_slices(ar, axis)
     flat = ar.reshape(-1)
     count = flat.shape[0]
     order = np.argsort(flat, kind="stable")
@@ -150,7 +154,7 @@ _OF_TORCH = (
     torch_statistics,
 )  # fmt: skip
 _FILES = (
-    array_functions, definitions, linear_algebra, matrix_factors, polynomials, set_functions, special_functions,
+    array_functions, bessel, definitions, linear_algebra, matrix_factors, polynomials, set_functions, special_functions,
     ufunc_methods, *_OF_RANDOM, *_OF_TORCH,
 )  # fmt: skip
 _OF_TENSORS = special_functions.METHODS | torch_functions.METHODS | torch_images.METHODS

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
 from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 
 
@@ -50,13 +51,47 @@ def polyint(p, m=1, k=None):
     return p
 
 
-def polyfit(x, y, deg):
+def poly(seq_of_zeros):
+    zeros = np.atleast_1d(seq_of_zeros)
+    if zeros.ndim != 1 or zeros.dtype.is_complex:
+        refuse("numpy.poly takes the real zeros of a polynomial, not a matrix")
+    result = np.zeros(zeros.shape[0] + 1, zeros.dtype if zeros.dtype.is_float else np.float64)
+    result[0] = 1
+    for k in range(zeros.shape[0]):
+        result[1 : k + 2] = result[1 : k + 2] - zeros[k] * result[: k + 1]
+    return result
+
+
+def polydiv(u, v):
+    dividend, divisor = np.atleast_1d(u) + 0.0, np.atleast_1d(v) + 0.0
+    count = dividend.shape[0] - divisor.shape[0] + 1
+    rest, scale, size = dividend + 0 * divisor[0], 1 / divisor[0], divisor.shape[0]
+    quotient = np.zeros(max(count, 1), rest.dtype)
+    for k in range(max(count, 0)):
+        factor = scale * rest[k]
+        quotient[k] = factor
+        rest[k : k + size] -= factor * divisor
+    # Leading coefficients that are nearly 0 go, but for the last one.
+    is_kept = np.abs(rest) > 1e-8
+    is_kept[-1] = True
+    return quotient, rest[np.argmax(is_kept) :]
+
+
+def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
+    if full or cov or rcond is not None:
+        refuse("numpy.polyfit gives coefficients alone in kernels: full=, cov= and rcond= are not supported")
     powers = np.vander(np.asarray(x, np.float64), deg + 1)
+    y = np.asarray(y, np.float64)
+    if w is not None:
+        powers = powers * w[:, None]
+        y = (y.T * w).T
     scale = np.sqrt((powers * powers).sum(axis=0))
-    solution = np.linalg.lstsq(powers / scale, np.asarray(y, np.float64))[0]
+    solution = np.linalg.lstsq(powers / scale, y)[0]
     return (solution.T / scale).T
 
 
-_NAMED: tuple[Callable[..., Any], ...] = (polyadd, polysub, polymul, polyder, polyint, polyfit)
+_NAMED: tuple[Callable[..., Any], ...] = (
+    polyadd, polysub, polymul, polydiv, polyder, polyint, polyfit, poly,
+)  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {f"numpy.{function.__name__}": function for function in _NAMED}
 """Inlined functions of NumPy by qualified name."""

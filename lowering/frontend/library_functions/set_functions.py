@@ -122,5 +122,19 @@ _NAMED: tuple[Callable[..., Any], ...] = (
     union1d, intersect1d, setxor1d, setdiff1d, unique_values, unique_counts, unique_inverse, unique_all, trim_zeros,
     sort_complex, fromfunction, apply_along_axis,
 )  # fmt: skip
+
+
+def unique_slices(x, axis):
+    """Return the different slices of an array along an axis, in order of their elements."""
+    moved = np.moveaxis(x, axis, 0)
+    rows = moved.reshape(moved.shape[0], -1)
+    order = np.arange(rows.shape[0])
+    for column in range(rows.shape[1] - 1, -1, -1):
+        order = order[np.argsort(rows[order, column], kind="stable")]
+    is_new = np.ones(rows.shape[0], np.bool_)
+    is_new[1:] = np.any(rows[order[1:]] != rows[order[:-1]], axis=1)
+    return np.moveaxis(moved[order[is_new]], 0, axis)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {f"numpy.{function.__name__}": function for function in _NAMED}
 """Inlined functions of NumPy by qualified name."""

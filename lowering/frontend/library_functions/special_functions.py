@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
-from mlirtri.lowering.special_functions import definitions
+from mlirtri.lowering.special_functions import bessel, definitions
 
 # --- bits ------------------------------------------------------------------------------------------------------------
 
@@ -116,8 +116,73 @@ def _trigamma(input):
     )
 
 
+def zeta(input, other):
+    s, q = np.broadcast_arrays(input, other)
+    kind = np.add(input, other).dtype
+    s, q = s.astype(np.float64), q.astype(np.float64)
+    is_known = (s > 1) & ((q > 0) | ((q != np.floor(q)) & (s == np.floor(s))))
+    result = _zeta(np.where(is_known, s, 2.0), np.where(is_known, q, 10.0))
+    # The limits of the powers, as in eager.
+    infinite = float("inf")
+    result = np.where(np.isinf(s), np.where(q < 1, infinite, np.where(q == 1, 1.0, float("nan"))), result)
+    is_pole = (s == 1) | (~(s < 1) & (q <= 0) & (q == np.floor(q)))
+    return np.where(is_known, result, np.where(is_pole, infinite, float("nan"))).astype(
+        kind if kind.is_float else np.float32
+    )
+
+
+def gammainc(input, other):
+    return _incomplete_gamma(input, other, False)
+
+
+def gammaincc(input, other):
+    return _incomplete_gamma(input, other, True)
+
+
+def _incomplete_gamma(input, other, is_upper):
+    """Return the regularized incomplete gamma function: a series below a + 1, a continued fraction above, by Lentz."""
+    kind = np.add(input, other).dtype
+    if not kind.is_float:
+        refuse("it takes floats")
+    first, second = np.broadcast_arrays(input, other)
+    a, x = first.astype(np.float64), second.astype(np.float64)
+    is_plain = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
+    p, y = np.where(is_plain, a, 1.0), np.where(is_plain, x, 1.0)
+    is_lower = y < p + 1
+    factor = np.exp(p * np.log(y) - y - definitions.lgamma(np, p))
+    lower = factor * _gamma_series(p, np.where(is_lower, y, 0.0))
+    upper = factor * _gamma_fraction(p, np.where(is_lower, p + 2, y))
+    value = np.where(is_lower, 1 - lower, upper) if is_upper else np.where(is_lower, lower, 1 - upper)
+    limit = np.where(np.isinf(x), 1.0, float("nan"))
+    limit = np.where(np.isinf(a), np.where(np.isinf(x), float("nan"), 0.0), limit)
+    limit = np.where(a == 0, np.where(x > 0, 1.0, float("nan")), np.where(x == 0, 0.0, limit))
+    limit = np.where((a < 0) | (x < 0), float("nan"), limit)
+    return np.where(is_plain, value, 1 - limit if is_upper else limit).astype(kind)
+
+
+def _gamma_series(a, x):
+    term, k = 1 / a, 1.0
+    total = term
+    while k < 20000 and np.any(term > total * 1e-17):
+        term = term * x / (a + k)
+        total, k = total + term, k + 1
+    return total
+
+
+def _gamma_fraction(a, x):
+    d = 1 / (x - a + 1)
+    value, c, ratio, k = d, d * 0 + 1e300, d * 0 + 2, 1.0
+    while k < 20000 and np.any(np.abs(ratio - 1) > 1e-16):
+        numerator, denominator = k * (a - k), x - a + 1 + 2 * k
+        d = 1 / (denominator + numerator * d)
+        c = denominator + numerator / c
+        ratio = c * d
+        value, k = value * ratio, k + 1
+    return value
+
+
 def _zeta(s, q):
-    """Return Hurwitz's zeta function of a whole number above 1, starting where the terms decrease."""
+    """Return Hurwitz's zeta function of a number above 1, starting where the terms decrease."""
     is_known = (q > 0) | (q != np.floor(q))
     argument = np.where(is_known, q, 10.0)
     total = np.zeros_like(argument)
@@ -180,8 +245,56 @@ def _in_float64(input, function):
     return function(input.astype(np.float64)).astype(input.dtype if input.dtype.is_float else np.float32)
 
 
+def bessel_j0(input):
+    return _in_float64(input, lambda x: bessel.first_kind(np, x, 0))
+
+
+def bessel_j1(input):
+    return _in_float64(input, lambda x: bessel.first_kind(np, x, 1))
+
+
+def bessel_y0(input):
+    return _in_float64(input, lambda x: bessel.second_kind(np, x, 0))
+
+
+def bessel_y1(input):
+    return _in_float64(input, lambda x: bessel.second_kind(np, x, 1))
+
+
+def modified_bessel_k0(input):
+    return _in_float64(input, lambda x: bessel.modified_second(np, x, 0, False))
+
+
+def modified_bessel_k1(input):
+    return _in_float64(input, lambda x: bessel.modified_second(np, x, 1, False))
+
+
+def scaled_modified_bessel_k0(x):
+    return _in_float64(x, lambda x: bessel.modified_second(np, x, 0, True))
+
+
+def scaled_modified_bessel_k1(x):
+    return _in_float64(x, lambda x: bessel.modified_second(np, x, 1, True))
+
+
+def spherical_bessel_j0(x):
+    return _in_float64(x, lambda x: bessel.spherical(np, x))
+
+
+def airy_ai(x):
+    return _in_float64(x, lambda x: bessel.airy(np, x))
+
+
+_BESSEL = (
+    bessel_j0, bessel_j1, bessel_y0, bessel_y1, modified_bessel_k0, modified_bessel_k1, scaled_modified_bessel_k0,
+    scaled_modified_bessel_k1, spherical_bessel_j0, airy_ai,
+)  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"torch.special.{function.__name__}": function for function in _BESSEL},
+    "torch.special.modified_bessel_i0": torch_i0, "torch.special.modified_bessel_i1": i1,
     "numpy.frexp": frexp, "numpy.nextafter": nextafter, "numpy.spacing": spacing, "numpy.i0": i0,
+    "torch.special.zeta": zeta, "torch.igamma": gammainc, "torch.special.gammainc": gammainc,
+    "torch.igammac": gammaincc, "torch.special.gammaincc": gammaincc,
     "torch.frexp": frexp, "torch.nextafter": nextafter, "torch.i0": torch_i0, "torch.special.i0": torch_i0,
     "torch.digamma": digamma, "torch.special.digamma": digamma, "torch.special.psi": digamma,
     "torch.lgamma": lgamma, "torch.special.gammaln": lgamma,
@@ -194,6 +307,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 METHODS = {
     "digamma": digamma, "lgamma": lgamma, "erfinv": erfinv, "i0": torch_i0, "nextafter": nextafter,
+    "igamma": gammainc, "igammac": gammaincc,
     "polygamma": polygamma_of, "erfc": erfc, "mvlgamma": mvlgamma, "frexp": frexp,
 }  # fmt: skip
 """Methods of torch's tensors."""

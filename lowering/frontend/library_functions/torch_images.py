@@ -81,6 +81,24 @@ def unfold_axis(input, dimension, size, step):
     return np.moveaxis(windows[::step], 0, dimension if dimension >= 0 else input.ndim + dimension)
 
 
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    if input.ndim == 2:
+        return fold(input[None], output_size, kernel_size, dilation, padding, stride)[0]
+    size, kernel, dilated = _pair(output_size), _pair(kernel_size), _pair(dilation)
+    pad, step = _pair(padding), _pair(stride)
+    rows = (size[0] + 2 * pad[0] - dilated[0] * (kernel[0] - 1) - 1) // step[0] + 1
+    columns = (size[1] + 2 * pad[1] - dilated[1] * (kernel[1] - 1) - 1) // step[1] + 1
+    batch, channels = input.shape[0], input.shape[1] // (kernel[0] * kernel[1])
+    parts = input.reshape(batch, channels, kernel[0], kernel[1], rows, columns)
+    result = np.zeros((batch, channels, size[0] + 2 * pad[0], size[1] + 2 * pad[1]), input.dtype)
+    for i in tuple(range(kernel[0])):
+        for j in tuple(range(kernel[1])):
+            top, left = i * dilated[0], j * dilated[1]
+            bottom, right = top + rows * step[0], left + columns * step[1]
+            result[:, :, top : bottom : step[0], left : right : step[1]] += parts[:, :, i, j]
+    return result[:, :, pad[0] : pad[0] + size[0], pad[1] : pad[1] + size[1]]
+
+
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     kernel, dilated, pad, step = _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride)
     if input.ndim == 3:
@@ -269,7 +287,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{function.__name__}": function for function in _NAMED},
     **{
         f"torch.nn.functional.{function.__name__}": function
-        for function in (*_NAMED, unfold, interpolate, grid_sample, affine_grid)
+        for function in (*_NAMED, fold, unfold, interpolate, grid_sample, affine_grid)
     },
 }
 """Inlined functions of torch by qualified name."""

@@ -48,6 +48,29 @@ def index_copy(input, dim, index, source):
     return np.moveaxis(result, 0, dim)
 
 
+def index_reduce(input, dim, index, source, reduce, *, include_self=True):
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        refuse("index_reduce has the reductions prod, mean, amax and amin")
+    result, parts = np.moveaxis(input.copy(), dim, 0), np.moveaxis(source, dim, 0)
+    counts = np.zeros(result.shape[0], np.int64)
+    for k in range(index.shape[0]):
+        place = index[k]
+        is_first = (not include_self) & (counts[place] == 0)
+        old, new = result[place], parts[k]
+        if reduce == "prod":
+            both = old * new
+        elif reduce == "mean":
+            both = old + new
+        else:
+            both = np.maximum(old, new) if reduce == "amax" else np.minimum(old, new)
+        result[place] = np.where(is_first, new, both)
+        counts[place] += 1
+    if reduce == "mean":
+        divisor = np.maximum(counts + 1 if include_self else counts, 1).reshape([-1] + [1] * (result.ndim - 1))
+        result = result / divisor if input.dtype.is_float else result // divisor
+    return np.moveaxis(result, 0, dim).astype(input.dtype)
+
+
 def index_put(input, indices, values, accumulate=False):
     result = input.copy()
     if accumulate:
@@ -154,8 +177,8 @@ def argwhere(input):
 
 
 _INDEXING: tuple[Callable[..., Any], ...] = (
-    masked_select, take_along_dim, index_fill, index_copy, index_put, select, masked_scatter, scatter, select_scatter,
-    slice_scatter, scatter_reduce, nonzero, argwhere,
+    masked_select, take_along_dim, index_fill, index_copy, index_put, index_reduce, select, masked_scatter, scatter,
+    select_scatter, slice_scatter, scatter_reduce, nonzero, argwhere,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{function.__name__}": function for function in _INDEXING},

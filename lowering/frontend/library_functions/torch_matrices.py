@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse, solve
+from mlirtri.lowering.frontend.library_functions.linear_algebra import lu, refuse, row_order, solve
 from mlirtri.lowering.frontend.library_functions.torch_losses import reduced, refuse_old
 
 
@@ -52,6 +52,49 @@ def diagonal(A, *, offset=0, dim1=-2, dim2=-1):
 def vander(x, *, N=None):
     x = x if x.ndim else x.reshape(1)
     return x[..., None] ** np.arange(x.shape[-1] if N is None else N)
+
+
+class FactoredRows(NamedTuple):
+    """The result of `torch.linalg.lu_factor`."""
+
+    LU: Any
+    pivots: Any
+
+
+class FactoredRowsAndInfo(NamedTuple):
+    """The result of `torch.linalg.lu_factor_ex`."""
+
+    LU: Any
+    pivots: Any
+    info: Any
+
+
+def lu_factor(A, *, pivot=True):
+    if not pivot:
+        refuse("it takes pivot=True alone in kernels")
+    packed, _, pivots, _ = lu(A)
+    return FactoredRows(packed, pivots)
+
+
+def lu_factor_ex(A, *, pivot=True, check_errors=False):
+    if not pivot or check_errors:
+        refuse("it takes pivot=True and check_errors=False alone in kernels")
+    packed, _, pivots, info = lu(A)
+    return FactoredRowsAndInfo(packed, pivots, info)
+
+
+def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
+    if not left or adjoint:
+        refuse("it takes left=True and adjoint=False alone in kernels")
+    order = row_order(pivots, LU.shape[-1])
+    moved = np.take_along_axis(
+        np.broadcast_to(B, np.broadcast_shapes(B.shape, (*LU.shape[:-1], 1))), order[..., None], -2
+    )
+    return substituted(LU, substituted(LU, moved, False, True, True), True, True, False)
+
+
+def old_lu_solve(b, LU_data, LU_pivots):
+    return lu_solve(LU_data, LU_pivots, b)
 
 
 def solve_triangular(A, B, *, upper, left=True, unitriangular=False):
@@ -210,6 +253,7 @@ def embedding_bag(
 
 _OF_LINALG: tuple[Callable[..., Any], ...] = (
     cholesky, matrix_power, multi_dot, vecdot, diagonal, vander, solve_triangular, tensorinv, tensorsolve,
+    lu_factor, lu_factor_ex, lu_solve,
 )  # fmt: skip
 _NAMED: tuple[Callable[..., Any], ...] = (
     matrix_power, cholesky_solve, cholesky_inverse, triangular_solve, pinverse, rnn_tanh_cell, rnn_relu_cell,
@@ -219,6 +263,7 @@ _OF_NETWORKS: tuple[Callable[..., Any], ...] = (
     bilinear, multi_margin_loss, multilabel_soft_margin_loss, lp_pool1d, embedding_bag,
 )  # fmt: skip
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "torch.lu_solve": old_lu_solve,
     "numpy.linalg.matrix_power": lambda a, n: matrix_power(a if a.dtype.is_inexact else a.astype(np.float64), n),
     **{f"torch.linalg.{function.__name__}": function for function in _OF_LINALG},
     **{f"torch.{function.__name__}": function for function in _NAMED},

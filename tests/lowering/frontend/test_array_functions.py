@@ -62,6 +62,26 @@ def polynomials(x, i, u, m):
     return np.polymul(p, i), np.polyder(p), np.polyint(p, 2), np.polyadd(p, i), np.polyfit(i, p[0] * i * i, 2)
 
 
+def divided(x, i, u, m):
+    quotient, rest = np.polydiv(x[2], x[0, :2])
+    fits = np.polyfit(i, x[0, 0] * i, 1, w=i + 1.0), np.poly(x[2]), np.poly(i)
+    return quotient, rest, fits, np.unique(i.reshape(-1, 1) % 2, axis=0), np.unique(u.reshape(1, -1) % 3, axis=1)
+
+
+def padded(x, i, u, m):
+    statistics = [np.pad(x, ((1, 2), (0, 3)), mode) for mode in ("mean", "maximum", "minimum", "median")]
+    short = np.pad(i, 2, "mean", stat_length=2), np.pad(x, {1: (1, 2)}), np.pad(i, 2, "linear_ramp", end_values=(-3, 5))
+    ramps = np.pad(x, 2, "linear_ramp", end_values=1.5), np.pad(x, 2, "reflect", reflect_type="odd")
+    return statistics, short, ramps, np.pad(x, 1, "symmetric", reflect_type="odd")
+
+
+def sloped(x, i, u, m):
+    at = np.cumsum(i + 1.0)
+    rows, columns = np.gradient(x, np.array([0.0, 1.5, 2.0]), 0.5)
+    ends = np.gradient(i * 2.0, at, edge_order=2), np.gradient(i * 2.0, at)
+    return rows, columns, ends, np.einsum(x, [0, 1], x, [2, 1], [2, 0]), np.einsum(x, [5, 3], x, [5, 3])
+
+
 def numbers(x, i, u, m):
     a, b = x[0, 0], x[0, 1]
     floats = math.copysign(a, b), math.fmod(x[0, 2], a), math.ldexp(a, 3), math.gcd(i[0], 12), math.fmod(7, 4)
@@ -72,7 +92,7 @@ def numbers(x, i, u, m):
 
 
 def same(result, expected):
-    if isinstance(expected, tuple):
+    if isinstance(expected, (tuple, list)):
         for mine, other in zip(result, expected, strict=True):
             same(mine, other)
     else:
@@ -82,7 +102,10 @@ def same(result, expected):
 
 @pytest.mark.parametrize(
     ("function", "pipeline"),
-    in_turn([written, inserted, selected, of_bits, statistics, polynomials, numbers], ["linalg", "mlir"]),
+    in_turn(
+        [written, inserted, selected, of_bits, statistics, polynomials, divided, padded, sloped, numbers],
+        ["linalg", "mlir"],
+    ),
 )
 def test_functions_of_arrays(function, pipeline):
     ours, plain = deepcopy((X, INDICES, BYTES, MASK)), deepcopy((X, INDICES, BYTES, MASK))

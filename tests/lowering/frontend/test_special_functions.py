@@ -108,3 +108,27 @@ def test_ctc_loss():
     )  # fmt: skip
     for mine, right in zip(mt.jit(ctc_losses)(*arguments), ctc_losses(*arguments), strict=True):
         torch.testing.assert_close(mine, right)
+
+
+def bessel_functions(x):
+    s = torch.special
+    first = s.bessel_j0(x), s.bessel_j1(x), s.bessel_y0(x), s.bessel_y1(x), s.modified_bessel_i0(x / 3)
+    second = s.modified_bessel_k0(x), s.modified_bessel_k1(x), s.scaled_modified_bessel_k0(x), s.airy_ai(x)
+    return *first, *second, s.spherical_bessel_j0(x)
+
+
+def zeta_and_gammas(x, y):
+    s = torch.special
+    return s.zeta(x, y), s.zeta(y, 0.5), s.gammainc(x, y), s.gammaincc(x, y), torch.igamma(x, x), y.igammac(x)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_bessel_zeta_and_incomplete_gamma_functions():
+    x = torch.tensor([-3.5, 0.0, 0.3, 1.5, 2.0, 7.75, 26.0, 60.0, torch.inf, torch.nan], dtype=torch.float64)
+    for mine, right in zip(mt.jit(bessel_functions, pipeline="interpreter")(x), bessel_functions(x), strict=True):
+        # torch's own are good to eight digits.
+        torch.testing.assert_close(mine, right, rtol=3e-8, atol=3e-9, equal_nan=True)
+    a, b = x.repeat(10), x.repeat_interleave(10)
+    results = mt.jit(zeta_and_gammas, pipeline="mlir")(a, b)
+    for mine, right in zip(results, zeta_and_gammas(a, b), strict=True):
+        torch.testing.assert_close(mine, right, rtol=1e-9, atol=1e-12, equal_nan=True)

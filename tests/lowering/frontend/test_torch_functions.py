@@ -205,6 +205,7 @@ def images(x):
         F.pixel_unshuffle(x, 2),
         F.channel_shuffle(x, 2),
         F.unfold(x, (2, 3), 1, 1, 2),
+        F.fold(F.unfold(x, (2, 3), (2, 1), 1, 2), (4, 6), (2, 3), (2, 1), 1, 2),
         x.unfold(3, 4, 2),
         x.unfold(-2, 2, 1),
     )
@@ -286,6 +287,8 @@ def arrangements(x, i):
         torch.combinations(x[0], with_replacement=True),
         *torch.hsplit(x, 3), *torch.split_with_sizes(x, (1, 5), 1), torch.diagflat(x[0], -1), torch.diag_embed(x, 1),
         torch.index_copy(x, 0, i[1:3] - 1, x[:2] * 2), torch.index_put(x, (i[:2] - 1, i[:2]), x[0, :2], True),
+        x.index_reduce(0, i[:2] - 1, x[:2] + 2, "prod"), torch.unique(i.reshape(-1, 1) % 2, dim=0),
+        torch.index_reduce(x, 1, torch.tensor([1, 1, 0]), x[:, :3], "mean", include_self=False),
         torch.msort(x), torch.row_stack((x, x)), torch.isposinf(x / 0), torch.isreal(i), torch.positive(x),
         torch.sinc(i), F.hardtanh(i, 1.5, 4.5),
     )  # fmt: skip
@@ -303,7 +306,8 @@ def matrices(a, b):
         torch.linalg.solve_triangular(lower.T, b.T, upper=True, left=False, unitriangular=True),
         torch.linalg.multi_dot((a, a, b)), torch.linalg.vecdot(b, b, dim=0), torch.linalg.vander(b[0], N=4),
         torch.linalg.diagonal(a, offset=1), torch.triangular_solve(b, lower, upper=False).solution,
-        torch.linalg.tensorinv(a.reshape(2, 2, 4), ind=2),
+        *torch.linalg.lu_factor(a), torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b),
+        torch.einsum(a, [0, 1], b, [1, 2], [2, 0]), torch.linalg.tensorinv(a.reshape(2, 2, 4), ind=2),
         torch.linalg.tensorsolve(a.reshape(2, 2, 4), b[0, :2] * a[:2, :2]),
     )  # fmt: skip
 

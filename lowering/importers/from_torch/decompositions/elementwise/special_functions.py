@@ -194,10 +194,10 @@ def incomplete_gamma(is_upper: bool) -> Callable[..., Tensor]:
         kind = torch.promote_types(a.dtype, x.dtype)
         a, x = torch.broadcast_tensors(a.double(), x.double())
         lower, upper, is_plain = _gamma_parts(a, x)
-        limit = torch.where((a == 0) | torch.isinf(x), 1.0, 0.0)
+        limit = torch.where(torch.isinf(x), 1.0, math.nan)
         limit = torch.where(torch.isinf(a), torch.where(torch.isinf(x), math.nan, 0.0), limit)
-        limit = torch.where((a == 0) & (x == 0), math.nan, limit)
-        limit = torch.where((a >= 0) & (x >= 0), limit, math.nan)
+        limit = torch.where(a == 0, torch.where(x > 0, 1.0, math.nan), torch.where(x == 0, 0.0, limit))
+        limit = torch.where((a < 0) | (x < 0), math.nan, limit)
         result = torch.where(is_plain, upper, 1 - limit) if is_upper else torch.where(is_plain, lower, limit)
         return result.to(kind)
 
