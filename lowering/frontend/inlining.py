@@ -11,6 +11,7 @@ import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from mlirtri.dialect.builder import KernelValue, TriValue
@@ -50,11 +51,16 @@ def inline_bound(
     """Return the value of a Python function for these values of its parameters, as `inline`."""
     _check_depth(context, function.__name__)
     file, node = parse_function(function)
-    if any(isinstance(part, (ast.Yield, ast.YieldFrom, ast.Await)) for part in ast.walk(node)):
+    if _suspends(node):
         raise UnsupportedSyntaxError(f"{function.__name__} is a generator or coroutine, which cannot be inlined")
     scope = _scope_of(context, function)
     scope.locals.update(_owned(bound))
     return _run(context, scope, file, node.body, function.__name__, call)
+
+
+@lru_cache(maxsize=512)
+def _suspends(function: ast.FunctionDef) -> bool:
+    return any(isinstance(part, (ast.Yield, ast.YieldFrom, ast.Await)) for part in ast.walk(function))
 
 
 def _scope_of(context: FunctionContext, function: Callable[..., Any]) -> Scope:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from mlirtri.dialect.base.dtypes import DTYPES
@@ -29,6 +31,24 @@ GROWING = (
 )
 
 
+@dataclass(frozen=True)
+class _Names:
+    """The names that the syntax of a loop says something of."""
+
+    bound: set[str]
+    rebound: set[str]
+    written: list[str]
+    """Sorted."""
+
+
+@lru_cache(maxsize=1024)
+def _names_in(node: Any) -> _Names:
+    """Return the names of a loop, which is emitted several times, and in each call of its function."""
+    first = node.target if isinstance(node, ast.For) else node.test
+    statements = [first, *node.body]
+    return _Names(stored(statements), rebound(statements), sorted(written(statements)))
+
+
 class LoopState:
     """One attempt at emitting a loop."""
 
@@ -38,9 +58,9 @@ class LoopState:
         """Whether at least one iteration runs."""
         self.b, self.scope = context.b, context.scope
         self.serial = self.b.memory.serial
-        statements = [node.target if isinstance(node, ast.For) else node.test, *node.body]
-        self.changed = {name for name in stored(statements) if not has_memory(self.scope.locals.get(name))}
-        self.changed |= rebound(statements) | plan.referenced
+        self.syntax = _names_in(node)
+        self.changed = {name for name in self.syntax.bound if not has_memory(self.scope.locals.get(name))}
+        self.changed |= self.syntax.rebound | plan.referenced
         self.always = stored(node.test) if isinstance(node, ast.While) else set()
         """Names that the first evaluation of the condition assigns."""
         self.outer_names = frozenset(self.scope.locals)
@@ -114,8 +134,7 @@ class LoopState:
 
     def _find_storages(self) -> list[Storage]:
         storages: dict[Storage, None] = {}
-        statements = [*self.node.body, *([self.node.test] if isinstance(self.node, ast.While) else [])]
-        for name in sorted(written(statements)):
+        for name in self.syntax.written:
             value = self.scope.locals.get(name)
             storages |= dict.fromkeys(leaf.origin.storage for leaf in merging.flat(value) if has_memory(leaf))
         return list(storages | dict.fromkeys(self.plan.storages))
