@@ -66,7 +66,7 @@ PRECISIONS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("function", "precision"), in_turn(NETWORKS, PRECISIONS, of=4), ids=shown)
+@pytest.mark.parametrize(("function", "precision"), in_turn(NETWORKS, PRECISIONS, of=3), ids=shown)
 def test_networks_match_torch(function, precision):
     pipeline, dtype = precision
     arguments = tensors(function, dtype)

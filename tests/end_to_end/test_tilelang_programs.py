@@ -12,7 +12,7 @@ import mlirtri.tile as T
 WAYS = {"linalg": {}, "mlir": {"pipeline": "mlir"}, "cuda": {"target": "cuda:emulated"}}
 
 
-@pytest.mark.parametrize(("name", "way"), in_turn(PROGRAMS, WAYS, of=2))
+@pytest.mark.parametrize(("name", "way"), in_turn(PROGRAMS, WAYS))
 def test_a_program_computes_what_torch_does(name, way):
     make, inputs, reference = PROGRAMS[name]
     torch.manual_seed(0)

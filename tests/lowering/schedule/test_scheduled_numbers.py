@@ -80,9 +80,7 @@ SIZES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "dtype"), in_turn(SIZES, ["float32", "float64", "float16", "bfloat16", "int32"], of=2)
-)
+@pytest.mark.parametrize(("sizes", "dtype"), in_turn(SIZES, ["float32", "float64", "float16", "bfloat16", "int32"]))
 def test_matmul(sizes, dtype):
     rows, columns, reduced = sizes
     kind = getattr(torch, dtype)
