@@ -119,6 +119,7 @@ class _Search:
         """Calls that only compute indices; their consumers recompute them."""
         self._known: dict[tuple[str, Any], bool] = {}
         """Whether a group may be merged, by its form: the layers of a network are groups of one form."""
+        self._merged: dict[Group, Merged] = {}
         self._reasons: dict[Any, NotRows] = {}
         """Why a group is no row kernel, by its form."""
 
@@ -164,20 +165,20 @@ class _Search:
             return
         for rows in self._producers((index,)):
             for source in self._producers(rows):
-                group = _union([source, rows, (index,)])
-                if len(source) == 1 and self.kinds[source[0]] == _Kind.PRODUCT and self._is_attention(group):
-                    self._set(group)
-                    self._join_queries(group, source)
+                is_product = len(source) == 1 and self.kinds[source[0]] == _Kind.PRODUCT
+                if is_product and self._set_attention(_union([source, rows, (index,)]), source):
                     return
 
-    def _join_queries(self, group: Group, product: Group) -> None:
-        """Join attention with the elementwise call, a scaling, that makes the queries of its first product."""
-        for producer in self._producers(product):
-            if len(producer) == 1 and self.kinds[producer[0]] == _Kind.ELEMENTWISE:
-                wider = _union([producer, group])
-                if self._is_attention(wider):
-                    self._set(wider)
-                    return
+    def _set_attention(self, group: Group, product: Group) -> bool:
+        """Set attention, if it can with the elementwise call, a scaling, that makes the queries of its product."""
+        scalings = [
+            other for other in self._producers(product) if len(other) == 1 and self.kinds[other[0]] == _Kind.ELEMENTWISE
+        ]
+        for wider in (*(_union([other, group]) for other in scalings), group):
+            if self._is_attention(wider):
+                self._set(wider)
+                return True
+        return False
 
     def _is_attention(self, group: Group) -> bool:
         return not self._is_circular(group) and self._answer("attention", group, self._takes_attention)
@@ -261,9 +262,10 @@ class _Search:
         return _union([group, tuple(position_calls)])
 
     def merged(self, group: Group) -> Merged:
-        return merged(
-            [self.launches[index] for index in self._with_positions(group)], lambda result: self._is_seen(result, group)
-        )
+        if group not in self._merged:
+            launches = [self.launches[index] for index in self._with_positions(group)]
+            self._merged[group] = merged(launches, lambda result: self._is_seen(result, group))
+        return self._merged[group]
 
     def _is_seen(self, result: Any, group: Group) -> bool:
         index = self.index_of[result]
