@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, linalg, 
 from mlirtri.lowering.mlir_common.aliasing import is_inside
 from mlirtri.lowering.mlir_common.index_values import cast_to_index, index_constant
 from mlirtri.lowering.mlir_common.linalg_builder import is_tensor
-from mlirtri.lowering.mlir_common.reading import kept_axes
+from mlirtri.lowering.mlir_common.reading import definition, is_block_argument, kept_axes
 
 EQUAL, NOT_MORE = "==", "<="
 Values = list[ir.Value]
@@ -68,12 +68,12 @@ def _structured(operation: ir.Operation) -> Iterator[Requirement]:
     for value, mapping in shaped:
         for axis, result in enumerate(mapping.results):
             if not isinstance(result, ir.AffineDimExpr) and all(loop in extents for loop in _loops(result)):
-                yield _in_bounds(_largest_index(result, extents), dim(value, axis), extents, operation)
+                first, last = _range_of(result, extents)
+                end = _if_any(extents, arith.addi(last, index_constant(1)))
+                yield Requirement(end, NOT_MORE, dim(value, axis), operation)
+                if _may_be_negative(result):
+                    yield Requirement(index_constant(0), NOT_MORE, _if_any(extents, first), operation)
     yield from _reads_in_body(operation, extents)
-
-
-def _in_bounds(last: ir.Value, size: ir.Value, extents: dict[int, ir.Value], operation: ir.Operation) -> Requirement:
-    return Requirement(_if_any(extents, arith.addi(last, index_constant(1))), NOT_MORE, size, operation)
 
 
 def _if_any(extents: dict[int, ir.Value], value: ir.Value) -> ir.Value:
@@ -90,16 +90,27 @@ def _loops(expression: ir.AffineExpr) -> set[int]:
     return _loops(expression.lhs) | _loops(expression.rhs)
 
 
-def _largest_index(expression: ir.AffineExpr, extents: dict[int, ir.Value]) -> ir.Value:
-    """Return the largest value of a map's result, whose coefficients are not negative."""
+def _range_of(expression: ir.AffineExpr, extents: dict[int, ir.Value]) -> tuple[ir.Value, ir.Value]:
+    """Return the smallest and the largest value of a map's result, where every loop has iterations."""
     if isinstance(expression, ir.AffineDimExpr):
-        return arith.subi(extents[expression.position], index_constant(1))
+        return index_constant(0), arith.subi(extents[expression.position], index_constant(1))
     if isinstance(expression, ir.AffineConstantExpr):
-        return index_constant(expression.value)
-    left, right = _largest_index(expression.lhs, extents), _largest_index(expression.rhs, extents)
+        return index_constant(expression.value), index_constant(expression.value)
+    (low, high), (least, most) = (_range_of(side, extents) for side in (expression.lhs, expression.rhs))
     if isinstance(expression, ir.AffineModExpr):
-        return arith.minsi(left, arith.subi(right, index_constant(1)))
-    return _ARITHMETIC[type(expression)](left, right)
+        largest = arith.subi(most, index_constant(1))
+        return index_constant(0), largest if _may_be_negative(expression.lhs) else arith.minsi(high, largest)
+    if isinstance(expression, ir.AffineMulExpr) and _may_be_negative(expression.rhs):
+        low, high = high, low
+    combine = _ARITHMETIC[type(expression)]
+    return combine(low, least), combine(high, most)
+
+
+def _may_be_negative(expression: ir.AffineExpr) -> bool:
+    if isinstance(expression, ir.AffineConstantExpr):
+        return expression.value < 0
+    is_leaf = isinstance(expression, ir.AffineDimExpr)
+    return not is_leaf and (_may_be_negative(expression.lhs) or _may_be_negative(expression.rhs))
 
 
 _ARITHMETIC = {
@@ -130,9 +141,9 @@ def _reads_in_body(operation: ir.Operation, extents: dict[int, ir.Value]) -> Ite
 
 
 def _loop_of(index: ir.Value) -> int | None:
-    if isinstance(index.owner, ir.Block):
+    operation = definition(index)
+    if operation is None:
         return None
-    operation = index.owner.operation
     if operation.name == "linalg.index":
         return operation.attributes["dim"].value
     if operation.name in ("arith.maxsi", "arith.minsi", "arith.select"):
@@ -146,7 +157,7 @@ def _broadcasts_one(index: ir.Value) -> bool:
     operation = index.owner.operation
     if operation.name == "arith.select":
         return True
-    operands = [operand for operand in operation.operands if not isinstance(operand.owner, ir.Block)]
+    operands = [operand for operand in operation.operands if not is_block_argument(operand)]
     return operation.name in ("arith.maxsi", "arith.minsi") and any(_broadcasts_one(operand) for operand in operands)
 
 

@@ -17,8 +17,10 @@ from mlirtri.errors import Span, UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, SIZE, Condition, SizeProgram, SizeStep
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.target import as_target
+from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import CHECK, KEEPS_BOUNDS, SIZES, argument_attributes, result_attributes
 from mlirtri.lowering.mlir_common.imperative import updates_of
+from mlirtri.lowering.mlir_common.reading import defined_by, definition, is_block_argument
 from mlirtri.lowering.sizes import loop_sizes
 from mlirtri.lowering.sizes.conditions import EQUAL, NOT_MORE, Requirement, conditions_of, dim
 from mlirtri.lowering.sizes.size_reader import SizeReader
@@ -68,11 +70,11 @@ def size_values_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value
         clone = module.operation.clone()
         [function] = public_functions(clone)
         block = function.regions[0].blocks[0]
-        terminator = block.operations[len(block.operations) - 1].operation
-        with ir.InsertionPoint(terminator):
+        end = terminator(block)
+        with ir.InsertionPoint(end):
             returned = ask(function)
             func.ReturnOp(returned)
-        terminator.erase()
+        end.erase()
         kinds = [argument.type for argument in block.arguments], [value.type for value in returned]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*kinds))
         if "res_attrs" in function.attributes:
@@ -80,15 +82,13 @@ def size_values_of(module: ir.Module, ask: Callable[[func.FuncOp], list[ir.Value
         loop_sizes.rewrite(clone)
         context = CompileContext(function.name.value, as_target("cpu"), keep_passes=False)
         _express(clone, context)
-        if any(
-            not isinstance(operation.operands[0].owner, ir.Block) for operation in operations_named(clone, "tensor.dim")
-        ):
+        if not all(is_block_argument(operation.operands[0]) for operation in operations_named(clone, "tensor.dim")):
             # The last folds can leave sizes of tensors that are results.
             _express(clone, context)
         [function] = public_functions(clone)
         block = function.regions[0].blocks[0]
         reader = SizeReader(list(block.arguments))
-        returned = list(block.operations[len(block.operations) - 1].operands)
+        returned = list(terminator(block).operands)
         return SizeValues(reader.steps, [reader.step(value) for value in returned], list(map(_span, returned)))
 
 
@@ -106,7 +106,7 @@ def _express(clone: ir.Module, context: CompileContext) -> None:
 
 
 def _span(value: ir.Value) -> Span | None:
-    return None if isinstance(value.owner, ir.Block) else span_of(value.owner.location)
+    return None if is_block_argument(value) else span_of(value.owner.location)
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ class _Request:
 def _ask(function: func.FuncOp, requested: _Request) -> list[ir.Value]:
     """Return all values of the size program, emitted before the terminator; `requested` records their meaning."""
     block = function.regions[0].blocks[0]
-    *operations, terminator = [operation.operation for operation in block.operations]
-    results = list(terminator.operands)
+    *operations, end = [operation.operation for operation in block.operations]
+    results = list(end.operands)
     returned: list[ir.Value] = []
     for result, value in enumerate(results):
         for axis, size in enumerate(value.type.shape):
@@ -195,8 +195,7 @@ def _kept_sizes(function: func.FuncOp, results: list[ir.Value]) -> Iterator[Requ
         argument, content = function.arguments[number], results[result]
         for axis, size in enumerate(argument.type.shape):
             if min(size, content.type.shape[axis]) < 0:
-                owner = content.owner
-                operation = function.operation if isinstance(owner, ir.Block) else owner.operation
+                operation = definition(content) or function.operation
                 yield Requirement(dim(content, axis), EQUAL, dim(argument, axis), operation)
 
 
@@ -221,9 +220,8 @@ def _compared(condition: Requirement, why: str, requested: _Request) -> list[ir.
 
 
 def _scalar_of(value: ir.Value) -> ir.Value | None:
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "tensor.from_elements":
-        return None
-    return value.owner.operation.operands[0]
+    scalar = defined_by(value, "tensor.from_elements")
+    return None if scalar is None else scalar.operands[0]
 
 
 def _program(evaluated: SizeValues, requested: _Request) -> SizeProgram:
@@ -244,7 +242,8 @@ def _program(evaluated: SizeValues, requested: _Request) -> SizeProgram:
         if why == _IF_NOT_KNOWN and is_known:
             continue
         is_known = left is not None and right is not None
-        if _is_true(holds, steps) or (left == right and left is not None):
+        is_true = holds is not None and steps[holds].name == CONSTANT and steps[holds].literals[0] == 1
+        if is_true or (left == right and left is not None):
             continue
         if left is None or right is None:
             _refuse_unless_guarded(why, span, requested)
@@ -257,10 +256,6 @@ def _program(evaluated: SizeValues, requested: _Request) -> SizeProgram:
             steps.append(SizeStep(CONSTANT, "i1", (), (0,)))
             conditions.setdefault(Condition(step, EQUAL, len(steps) - 1, "cf.assert", span, message))
     return SizeProgram(tuple(steps), tuple(sizes), tuple(_distinct(conditions)))
-
-
-def _is_true(step: int | None, steps: list[SizeStep]) -> bool:
-    return step is not None and steps[step].name == CONSTANT and steps[step].literals[0] == 1
 
 
 def _refuse_unless_guarded(why: str, span: Span | None, requested: _Request) -> None:
@@ -281,11 +276,8 @@ def _distinct(conditions: dict[Condition, None]) -> list[Condition]:
     """Drop repeated comparisons: the first operation that needs one is reported."""
     unique: dict[tuple, Condition] = {}
     for condition in conditions:
-        pair = (
-            tuple(sorted((condition.left, condition.right)))
-            if condition.relation == EQUAL
-            else (condition.left, condition.right)
-        )
+        pair = (condition.left, condition.right)
+        pair = tuple(sorted(pair)) if condition.relation == EQUAL else pair
         unique.setdefault((pair, condition.relation, condition.error), condition)
     return list(unique.values())
 

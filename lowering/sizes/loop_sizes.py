@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from mlirtri.dialect.bindings.mlir import all_operations, all_operations_in, arith, bufferization, ir, operations_named
 from mlirtri.lowering.mlir_common.aliasing import is_inside, terminator
-from mlirtri.lowering.mlir_common.reading import defined_by, definition, integer_constant
+from mlirtri.lowering.mlir_common.reading import defined_by, definition, integer_constant, is_block_argument
 from mlirtri.lowering.sizes.conditions import dim
 
 Predicate = tuple[ir.Value, bool]
@@ -32,12 +32,10 @@ def rewrite(module: ir.Module) -> None:
     """Replace these tensors in place: values in loops do not dominate the function's end, which computes sizes."""
     for operation in operations_named(module, "tm_tensor.*"):
         # Upstream's shape inference does not know the dialect.
-        if operation.results:
-            for result, start in zip(
-                operation.results, list(operation.operands)[-len(operation.results) :], strict=True
-            ):
-                if _is_unknown(result):
-                    _replace(result, start)
+        starts = list(operation.operands)[len(operation.operands) - len(operation.results) :]
+        for result, start in zip(operation.results, starts, strict=True):
+            if _is_unknown(result):
+                _replace(result, start)
     for operation in all_operations(module):
         if operation.name not in ("scf.for", "scf.while", "scf.if") or operation.parent.name != "func.func":
             continue
@@ -62,7 +60,10 @@ def operations_in_regions(function: ir.OpView) -> Iterator[tuple[ir.Operation, l
         stand_ins = [(value, _stand_in(value, source)) for value, source in pairs if source is not None]
         copy = operation.clone().operation
         for inner in all_operations_in(copy):
-            _replace_operands(inner, stand_ins)
+            for position, value in enumerate(inner.operands):
+                new = next((new for old, new in stand_ins if old == value), value)
+                if new != value:
+                    inner.operands[position] = new
         yield copy, [*predicates, *_loops_that_run(operation)]
         copy.erase()
 
@@ -79,13 +80,6 @@ def _values_read(operation: ir.Operation) -> list[ir.Value]:
     captured = [value for other in inner for value in other.operands if isinstance(value.type, ir.RankedTensorType)]
     own = [value for value in captured if not is_inside(value, operation)]
     return list(dict.fromkeys([*operation.operands, *own]))
-
-
-def _replace_operands(operation: ir.Operation, pairs: list[tuple[ir.Value, ir.Value]]) -> None:
-    for position, value in enumerate(operation.operands):
-        new = next((new for old, new in pairs if old == value), value)
-        if new != value:
-            operation.operands[position] = new
 
 
 def _dynamic_in_regions(function: ir.OpView) -> Iterator[tuple[ir.Operation, list[Predicate]]]:
@@ -125,7 +119,7 @@ def _source(value: ir.Value) -> ir.Value | list[ir.Value] | None:
         value = _root(value)
         if _is_at_top(value):
             return value
-        if not isinstance(value.owner, ir.Block):
+        if not is_block_argument(value):
             break
         if (start := _carried_from(value)) is None:
             return None
@@ -161,7 +155,7 @@ def _carried_from(value: ir.Value) -> ir.Value | None:
 
 
 def _is_at_top(value: ir.Value) -> bool:
-    owner = value.owner.owner if isinstance(value.owner, ir.Block) else value.owner.operation.parent
+    owner = value.owner.owner if is_block_argument(value) else value.owner.operation.parent
     return owner.operation.name == "func.func"
 
 
@@ -230,8 +224,7 @@ def _start_of_while(loop: ir.Operation, position: int) -> ir.Value | None:
 
 def _root(value: ir.Value) -> ir.Value:
     """Trace `value` back to the first tensor that certainly has the same sizes."""
-    while not isinstance(value.owner, ir.Block):
-        operation = value.owner.operation
+    while (operation := definition(value)) is not None:
         if operation.name in DESTINATIONS and operation.operands[DESTINATIONS[operation.name]].type == value.type:
             value = operation.operands[DESTINATIONS[operation.name]]
         elif operation.name.startswith(DESTINATION_STYLE):
@@ -288,8 +281,8 @@ def _before_reshapes(value: ir.Value) -> ir.Value | None:
     kind, source = value.type, value
     if sum(size < 0 for size in kind.shape) != 1 or 0 in kind.shape:
         return None
-    while not isinstance(source.owner, ir.Block) and source.owner.operation.name in RESHAPES:
-        source = _root(source.owner.operation.operands[0])
+    while (reshape := definition(source)) is not None and reshape.name in RESHAPES:
+        source = _root(reshape.operands[0])
         if source.type == kind:
             return source
     return None
@@ -304,9 +297,7 @@ def _tensor_of_sizes(value: ir.Value) -> ir.Value | None:
         if operation is None or integer_constant(operation.operands[1]) != axis:
             return None
         source = operation.operands[0]
-        if source.type != value.type:
-            return None
-        if common is not None and common != source:
+        if source.type != value.type or (common is not None and common != source):
             return None
         common = source
     return common

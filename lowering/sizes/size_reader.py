@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.core.size_program import CONSTANT, ELEMENT, OPERATIONS, SIZE, SizeStep, add_step
-from mlirtri.lowering.mlir_common.reading import kept_axes
+from mlirtri.lowering.mlir_common.reading import definition, kept_axes
 
 
 class SizeReader:
@@ -19,6 +19,7 @@ class SizeReader:
         self._known: dict[ir.Value, int | None] = {}
 
     def step(self, value: ir.Value) -> int | None:
+        """Return the number of the step that computes a value; None where it is no arithmetic on sizes."""
         pending = [value]
         while pending:
             current = pending[-1]
@@ -34,9 +35,9 @@ class SizeReader:
         return self._known[value]
 
     def _new_step(self, value: ir.Value) -> int | None:
-        if isinstance(value.owner, ir.Block):
+        operation, kind = definition(value), str(value.type)
+        if operation is None:
             return None
-        operation, kind = value.owner.operation, str(value.type)
         if operation.name == "arith.constant":
             return self._literal(operation, kind)
         if operation.name in ("tensor.dim", "tensor.extract"):
@@ -70,8 +71,8 @@ class SizeReader:
 
 def traced_element(source: ir.Value, indices: list[int]) -> tuple[ir.Value, list[int]]:
     """Trace an element through static slices and reshapes: return the tensor that holds it, and its indices there."""
-    while not isinstance(source.owner, ir.Block):
-        operation, dynamic = source.owner.operation, ir.ShapedType.get_dynamic_size()
+    dynamic = ir.ShapedType.get_dynamic_size()
+    while (operation := definition(source)) is not None:
         if len(operation.operands) != 1 or not isinstance(operation.operands[0].type, ir.RankedTensorType):
             break
         if {dynamic, 0} & {*source.type.shape, *operation.operands[0].type.shape}:
@@ -106,9 +107,9 @@ _KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})
 
 
 def _inputs(value: ir.Value) -> list[ir.Value]:
-    if isinstance(value.owner, ir.Block):
+    operation = definition(value)
+    if operation is None:
         return []
-    operation = value.owner.operation
     if operation.name in ("tensor.dim", "tensor.extract"):
         return list(operation.operands)[1:]
     return list(operation.operands) if operation.name in OPERATIONS else []
