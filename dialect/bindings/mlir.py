@@ -217,14 +217,11 @@ def _is_public(function: ir.OpView) -> bool:
     return "sym_visibility" not in attributes or attributes["sym_visibility"].value == "public"
 
 
-def operations_named(module: ir.Module, name: str) -> list[ir.Operation]:
-    """Return the operations called `name`, or all of a dialect (``linalg.*``), at any depth, in order."""
-    prefix = name[:-1] if name.endswith(".*") else None
-    return [
-        operation
-        for operation in all_operations(module)
-        if (operation.name == name if prefix is None else operation.name.startswith(prefix))
-    ]
+def operations_named(module: ir.Module, *names: str) -> list[ir.Operation]:
+    """Return the operations of these names, or all of a dialect (``linalg.*``), at any depth, in order."""
+    dialects = tuple(name[:-1] for name in names if name.endswith(".*"))
+    operations = all_operations(module)
+    return [found for found in operations if (name := found.name) in names or name.startswith(dialects)]
 
 
 def all_operations(module: ir.Module) -> list[ir.Operation]:

@@ -75,26 +75,13 @@ def root_of(value: ir.Value) -> ir.Value:
     return value
 
 
-def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:
-    """Return the initial value that is in the buffer of a result of a `while`; empty where none is."""
-    condition = loop.regions[0].blocks[0]
-    forwarded = terminator(condition).operands[1 + position]
-    if is_block_argument(forwarded) and forwarded.owner == condition:
-        return [loop.operands[forwarded.arg_number]]
-    if position < len(condition.arguments) and is_content_of(forwarded, condition.arguments[position]):
-        return [loop.operands[position]]
-    return []
-
-
 def outside(value: ir.Value, branch: ir.Operation) -> ir.Value | None:
     """Return the content of the buffer of `value` before `branch`; None when the branch creates the buffer."""
     if not is_inside(value, branch) and value.owner != branch:
         return value
     # A nested branch has a source in each of its arms.
-    contents = [outside(source, branch) for source in same_buffer(value)]
-    return (
-        None if not contents or any(content is None or content != contents[0] for content in contents) else contents[0]
-    )
+    first, *others = [outside(source, branch) for source in same_buffer(value)] or [None]
+    return first if first is not None and all(other is not None and other == first for other in others) else None
 
 
 def is_inside(value: ir.Value, branch: ir.Operation) -> bool:
@@ -129,10 +116,32 @@ def ends_in(value: ir.Value, branch: ir.Operation) -> bool:
     return True
 
 
+def ancestor_in(operation: ir.Operation, block: ir.Block) -> ir.Operation | None:
+    """Return the operation of `block` that an operation is or lies in; None where it is outside of the block."""
+    while operation.block != block:
+        if operation.parent is None or operation.parent.operation.name == "func.func":
+            return None
+        operation = operation.parent.operation
+    return operation
+
+
 def terminator(block: ir.Block) -> ir.Operation:
+    """Return the last operation of a block."""
     return block.operations[len(block.operations) - 1].operation
 
 
 def between(first: ir.Operation, last: ir.Operation) -> list[ir.Operation]:
+    """Return the operations of a block after one of its operations and before another."""
     operations = (view.operation for view in first.block.operations)
     return [op for op in operations if first.is_before_in_block(op) and op.is_before_in_block(last)]
+
+
+def _of_while(loop: ir.Operation, position: int) -> Sequence[ir.Value]:
+    """Return the initial value that is in the buffer of a result of a `while`; empty where none is."""
+    condition = loop.regions[0].blocks[0]
+    forwarded = terminator(condition).operands[1 + position]
+    if is_block_argument(forwarded) and forwarded.owner == condition:
+        return [loop.operands[forwarded.arg_number]]
+    if position < len(condition.arguments) and is_content_of(forwarded, condition.arguments[position]):
+        return [loop.operands[position]]
+    return []

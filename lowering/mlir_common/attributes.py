@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import func, ir
+from mlirtri.lowering.mlir_common.aliasing import terminator
 
 BOUND = "mlirtri.bound"
 """Attribute of an argument: the name of the parameter that it stands for."""
@@ -47,6 +48,10 @@ LENGTHS = "mlirtri.lengths"
 """Attribute of a result padded to its largest size: axes, each with the result that gives its size."""
 NUMBER = "mlirtri.number"
 """Attribute of a rank-0 result, without value: Python gets a number instead of a tensor."""
+UPDATES = "mlirtri.updates"
+"""Attribute of a bufferized module: pairs of an updated argument and the result that shares its only buffer."""
+COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
+"""Attributes of a bufferized module: its kernels, and the bytes that they read and write."""
 SIGNATURE = "mlirtri.signature"
 """Attribute of a module: the type of its function before bufferization."""
 DTYPE = "mlirtri.dtype"
@@ -75,9 +80,8 @@ def argument_names(function: func.FuncOp) -> list[str]:
 
 def strides_of(function: func.FuncOp) -> dict[int, tuple[int | None, ...]]:
     """Return the strides of each argument that need not be row-major, None for those known at run time only."""
-    dynamic = ir.ShapedType.get_dynamic_size()
     return {
-        position: tuple(None if stride == dynamic else stride for stride in ir.DenseI64ArrayAttr(attributes[STRIDES]))
+        position: _strides(list(ir.DenseI64ArrayAttr(attributes[STRIDES])))
         for position, attributes in enumerate(argument_attributes(function))
         if STRIDES in attributes
     }
@@ -97,15 +101,13 @@ def note_strides(module: ir.Module, function: func.FuncOp) -> None:
 def noted_strides(module: ir.Module) -> dict[int, tuple[int | None, ...]]:
     """Return what `note_strides` has recorded, as `strides_of` returns it."""
     attributes = module.operation.attributes
-    arrays = (
-        [list(ir.DenseI64ArrayAttr(each)) for each in attributes[ARGUMENT_STRIDES]]
-        if (ARGUMENT_STRIDES in attributes)
-        else []
-    )
+    arrays = attributes[ARGUMENT_STRIDES] if ARGUMENT_STRIDES in attributes else ()
+    return {position: _strides(strides) for position, *strides in map(ir.DenseI64ArrayAttr, arrays)}
+
+
+def _strides(numbers: Sequence[int]) -> tuple[int | None, ...]:
     dynamic = ir.ShapedType.get_dynamic_size()
-    return {
-        position: tuple(None if stride == dynamic else stride for stride in strides) for position, *strides in arrays
-    }
+    return tuple(None if stride == dynamic else stride for stride in numbers)
 
 
 def result_attributes(function: func.FuncOp) -> list[dict[str, ir.Attribute]]:
@@ -118,16 +120,12 @@ def set_signature(
 ) -> None:
     """Set the function's type to that of its body, with these attributes."""
     block = function.regions[0].blocks[0]
-    terminator = block.operations[len(block.operations) - 1]
-    kind = ir.FunctionType.get(
-        [argument.type for argument in block.arguments], [operand.type for operand in terminator.operands]
-    )
-    function.attributes["function_type"] = ir.TypeAttr.get(kind)
+    inputs, returned = ([value.type for value in part] for part in (block.arguments, terminator(block).operands))
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, returned))
     for name, groups in (("arg_attrs", arguments), ("res_attrs", results)):
-        if any(groups):
-            function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(group) for group in groups])
-        elif name in function.attributes:
+        if not any(groups) and name in function.attributes:
             del function.attributes[name]
+        _set_dictionaries(function, name, groups)
 
 
 def note_signs(function: func.FuncOp) -> None:
@@ -139,8 +137,12 @@ def note_signs(function: func.FuncOp) -> None:
             # Also for types that are not builtin tensors, such as `!torch.vtensor<[2],ui8>`.
             if width := re.search(r"ui(8|16|32|64)\b", str(type_)):
                 group[DTYPE] = ir.StringAttr.get(f"uint{width[1]}")
-        if any(groups):
-            function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(group) for group in groups])
+        _set_dictionaries(function, name, groups)
+
+
+def _set_dictionaries(function: func.FuncOp, name: str, groups: Sequence[dict[str, ir.Attribute]]) -> None:
+    if any(groups):
+        function.attributes[name] = ir.ArrayAttr.get([ir.DictAttr.get(group) for group in groups])
 
 
 def _dictionaries(function: func.FuncOp, name: str, count: int) -> list[dict[str, ir.Attribute]]:

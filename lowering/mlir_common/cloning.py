@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from mlirtri.dialect.bindings.mlir import all_operations_in, ir
+from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg_copy, operations_named
 
 
 def clone(operation: ir.Operation, values: Mapping[ir.Value, ir.Value]) -> ir.Operation:
@@ -40,7 +40,20 @@ def replace(operation: ir.Operation, values: Iterable[ir.Value]) -> None:
     operation.erase()
 
 
+def copies_to_linalg(
+    module: ir.Module, chosen: Callable[[ir.Type, ir.Type], bool] = lambda source, target: True
+) -> None:
+    """Replace each `memref.copy` between chosen types by `linalg.copy`, which becomes a loop nest."""
+    for copy in operations_named(module, "memref.copy"):
+        source, target = copy.operands
+        if chosen(source.type, target.type):
+            with ir.InsertionPoint(copy), copy.location:
+                linalg_copy(source, target)
+            copy.erase()
+
+
 def needed_by(operation: ir.Operation) -> list[ir.Value]:
+    """Return the operands of an operation and of those inside it."""
     return [value for inner in all_operations_in(operation) for value in inner.operands]
 
 

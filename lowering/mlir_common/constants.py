@@ -53,7 +53,8 @@ def operation_constant(operation: ir.Operation, name: str = "value") -> np.ndarr
     try:
         attribute = operation.attributes[name]
     except TypeError:
-        return _from_text(str(operation), *_type(_complex_type(operation)))
+        type_ = operation.results[0].type if len(operation.results) else operation.attributes["type"].value
+        return _from_text(str(operation), *_type(type_))
     return array_constant(attribute)
 
 
@@ -62,19 +63,19 @@ def odd_constant(operation: ir.Operation) -> np.ndarray:
     kind = ir.ShapedType(operation.results[0].type)
     width = ir.IntegerType(kind.element_type).width
     dtype = np.dtype(f"i{next(size for size in (1, 2, 4, 8) if size * 8 > width)}")
-    body, count = _BODY.search(operation.get_asm()), prod(kind.shape)
+    body = _BODY.search(operation.get_asm())
     if body is None:
         raise UnsupportedOperationError(f"the elements of this {kind} are out of reach", help="use i8 or wider")
-    if not body[1].startswith('"0x'):
+    if body[1].startswith('"0x'):
+        # Each element takes whole bytes, possibly fewer than the NumPy dtype has.
+        narrow = np.frombuffer(bytes.fromhex(body[1][3:-1]), np.uint8).reshape(-1, -(-width // 8))
+        wide = np.zeros((len(narrow), dtype.itemsize), np.uint8)
+        wide[:, : narrow.shape[1]] = narrow
+        unused = dtype.itemsize * 8 - width
+        numbers = ((wide.view(dtype)[:, 0] << unused) >> unused).astype(dtype)
+    else:
         numbers = np.array([int(word) for word in re.findall(r"-?\d+", body[1])], dtype)
-        return np.broadcast_to(numbers.reshape(kind.shape) if len(numbers) == count else numbers[0], kind.shape)
-    # Each element takes whole bytes, possibly fewer than the NumPy dtype has.
-    narrow = np.frombuffer(bytes.fromhex(body[1][3:-1]), np.uint8).reshape(-1, -(-width // 8))
-    wide = np.zeros((len(narrow), dtype.itemsize), np.uint8)
-    wide[:, : narrow.shape[1]] = narrow
-    unused = dtype.itemsize * 8 - width
-    numbers = ((wide.view(dtype)[:, 0] << unused) >> unused).astype(dtype)
-    return np.broadcast_to(numbers.reshape(kind.shape) if len(numbers) == count else numbers[0], kind.shape)
+    return _shaped(numbers, tuple(kind.shape))
 
 
 def global_constant(operation: ir.Operation) -> np.ndarray:
@@ -113,12 +114,6 @@ def _type(type_: ir.Type) -> tuple[tuple[int, ...], np.dtype]:
     return tuple(shaped.shape), numpy_dtype(shaped.element_type)
 
 
-def _complex_type(operation: ir.Operation) -> ir.Type:
-    if len(operation.results):
-        return operation.results[0].type
-    return operation.attributes["type"].value
-
-
 def _from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     body = _BODY.search(text)
     if body is None:
@@ -128,6 +123,11 @@ def _from_text(text: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray
     else:
         part = np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
         elements = np.array(list(_numbers(body[1], part)), part).view(dtype)
+    return _shaped(elements, shape)
+
+
+def _shaped(elements: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the elements of a constant in its shape; a splat has one element."""
     return elements.reshape(shape) if elements.size == prod(shape) else np.full(shape, elements[0])
 
 
@@ -164,7 +164,7 @@ def _dense_text(array: np.ndarray, type_: ir.RankedTensorType) -> str:
     return f'dense<"0x{elements.tobytes().hex()}"> : {type_}'
 
 
-def array_of(constant: object) -> np.ndarray:
+def array_of(constant: Any) -> np.ndarray:
     """Return the elements of a Relax constant; bf16 in the dtype of `ml_dtypes`."""
     dtype = str(constant.ty.dtype)
     if dtype != "bfloat16":

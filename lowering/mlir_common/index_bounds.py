@@ -25,7 +25,7 @@ _MAX_ELEMENTS = 4096
 _SAME_ELEMENTS = frozenset(
     f"tensor.{name}" for name in ("cast", "collapse_shape", "expand_shape", "extract_slice", "reshape")
 )
-_CHOICES = frozenset({"arith.select", "arith.maxsi", "arith.minsi"})
+_SELECTIONS = frozenset({"arith.select", "arith.maxsi", "arith.minsi"})
 
 
 def bounds_of(value: ir.Value, depth: int = 12) -> Bounds | None:
@@ -122,7 +122,7 @@ def _of_result(generic: ir.Operation, position: int, depth: int) -> _Pair | None
 
 def _chooses(operation: ir.Operation, yielded: ir.Value) -> bool:
     """Return whether the operation compares, or yields one of its operands."""
-    is_chosen = operation.name in _CHOICES and operation.results[0] == yielded
+    is_chosen = operation.name in _SELECTIONS and operation.results[0] == yielded
     return is_chosen or operation.name in ("arith.cmpi", "linalg.yield")
 
 

@@ -87,7 +87,7 @@ def offsets_in(value: ir.Value, offsets: Sizes) -> list[int | ir.Value]:
     ]
 
 
-def mixed_sizes(type_: ir.RankedTensorType, dynamic: Sequence[ir.Value]) -> list[int | ir.Value]:
+def mixed_sizes(type_: ir.ShapedType, dynamic: Sequence[ir.Value]) -> list[int | ir.Value]:
     """Return the shape of a type with its dynamic sizes replaced by values."""
     values = iter(dynamic)
     return [size if size >= 0 else next(values) for size in type_.shape]

@@ -29,6 +29,7 @@ from mlirtri.lowering.mlir_common.reading import defined_by, used_dimensions
 
 
 def element_type(dtype: DType) -> ir.Type:
+    """Return MLIR's signless type of a dtype."""
     return ir.Type.parse(dtype.signless)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named, public_functions
 from mlirtri.lowering.core.stage import TILE_KERNEL
-from mlirtri.lowering.mlir_common.reading import VIEWS_OF_MEMORY
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, VIEWS_OF_MEMORY
 
 MEMORY_SPACE = "mlirtri.memory_space"
 """Attribute of an operation that computes a tile's content or allocates it: an address space of the gpu dialect."""
@@ -73,9 +73,8 @@ def note(module: ir.Module) -> None:
         is_tensor = [isinstance(result.type, ir.RankedTensorType) for result in operation.results] == [True]
         if is_tensor and not operation.name.startswith("scf.") and (space := space_of(operation.location)) is not None:
             operation.attributes[MEMORY_SPACE] = space
-    for name in ("memref.alloc", "memref.alloca"):
-        for allocation in operations_named(module, name):
-            _note_allocation(allocation.operation)
+    for allocation in operations_named(module, *ALLOCATIONS):
+        _note_allocation(allocation.operation)
 
 
 def _note_allocation(allocation: ir.Operation) -> None:

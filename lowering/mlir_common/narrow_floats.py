@@ -12,7 +12,8 @@ done in fp32, each rounded by itself. fp32 to fp16, integers to other floats and
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import all_operations, arith, ir, operations_named
+from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
+from mlirtri.lowering.mlir_common.cloning import replace
 
 BFLOAT16_ARITHMETIC = tuple(
     f"arith.{name}"
@@ -23,16 +24,11 @@ BFLOAT16_ARITHMETIC = tuple(
 
 def rewrite(module: ir.Module) -> None:
     """Replace every scalar conversion of fp64 to a 16-bit float, and every operation that produces or reads a bf16."""
-    rules = {**dict.fromkeys(BFLOAT16_ARITHMETIC, _arithmetic), "arith.cmpf": _comparison, "arith.select": _selection}
-    rules |= {"arith.sitofp": _from_integer, "arith.uitofp": _from_integer}
-    present = {operation.name for operation in all_operations(module)}
-    for name, rule in {**rules, "arith.truncf": _narrowed, "arith.extf": _widened}.items():
-        for operation in operations_named(module, name) if name in present else ():
-            with ir.InsertionPoint(operation), operation.location:
-                value = rule(operation)
-            if value is not None:
-                operation.results[0].replace_all_uses_with(value)
-                operation.erase()
+    for operation in operations_named(module, *_RULES):
+        with ir.InsertionPoint(operation), operation.location:
+            value = _RULES[operation.name](operation)
+        if value is not None:
+            replace(operation, [value])
 
 
 def rewrite_memory(module: ir.Module) -> None:
@@ -138,6 +134,12 @@ def _widened(operation: ir.Operation) -> ir.Value | None:
         return None
     wide = _float32_of(source)
     return wide if isinstance(kind, ir.F32Type) else arith.extf(kind, wide)
+
+
+_RULES = {
+    **dict.fromkeys(BFLOAT16_ARITHMETIC, _arithmetic), "arith.cmpf": _comparison, "arith.select": _selection,
+    "arith.sitofp": _from_integer, "arith.uitofp": _from_integer, "arith.truncf": _narrowed, "arith.extf": _widened,
+}  # fmt: skip
 
 
 def _float32_of(half: ir.Value) -> ir.Value:

@@ -52,9 +52,10 @@ def defined_by(value: ir.Value, name: str) -> ir.Operation | None:
     return operation if operation is not None and operation.name == name else None
 
 
+ALLOCATIONS = ("memref.alloc", "memref.alloca")
 VIEWS_OF_MEMORY = (
     *("memref.subview", "memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.reinterpret_cast"),
-    "memref.transpose",
+    *("memref.transpose", "memref.reshape"),
 )
 """Operations whose result is a view of the buffer that their first operand is."""
 
@@ -92,6 +93,12 @@ def integer_constant(value: ir.Value) -> int | None:
     constant = defined_by(value, "arith.constant")
     number = None if constant is None else constant.attributes["value"]
     return ir.IntegerAttr(number).value if isinstance(number, ir.IntegerAttr) else None
+
+
+def trip_count(bounds: Sequence[ir.Value]) -> int | None:
+    """Return the iterations of a loop by its lower bound, upper bound and step; None where one is no constant."""
+    lower, upper, step = map(integer_constant, bounds)
+    return None if lower is None or upper is None or not step else max(0, -((lower - upper) // step))
 
 
 def scalar_constant(attribute: ir.Attribute) -> int | float | None:

@@ -24,7 +24,6 @@ from mlirtri.lowering.core.size_program import SizeProgram
 from mlirtri.lowering.core.stage import StageIR
 from mlirtri.lowering.linalg.rewrites import decompose, tri_operations
 from mlirtri.lowering.linalg.tri_to_linalg import translate
-from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
 from mlirtri.lowering.mlir_common.attributes import (
     BOUND,
     CHECK,
@@ -35,6 +34,7 @@ from mlirtri.lowering.mlir_common.attributes import (
     NUMBER,
     SIGNATURE,
     STATE,
+    UPDATES,
     argument_attributes,
     argument_names,
     noted_strides,

@@ -229,7 +229,7 @@ def _of_nests(contender: Contender, subject: Subject, prepare: Callable[[], None
     times, between = _timed(call, prepare, nests.seconds)
     threads = None if "omp.parallel" in kernel.ir["llvmdialect"] else 1
     costs = [
-        LaunchCost(nest.name, seconds, nest.bytes, nest.flops, threads, None, *_where(nest.place))
+        LaunchCost(nest.name, seconds, nest.bytes, nest.flops, threads, None, *_where(nest.line))
         for nest, seconds in zip(nests.nests, times, strict=True)
     ]
     return costs, between

@@ -15,6 +15,5 @@ Read in this order:
 - `kernels.py`: how many kernels a function has, and what each reads, writes and computes.
 - `timed_nests.py`: how long each kernel takes.
 
-`lowering/mlir_backend/llvm`, `lowering/bridge`, `lowering/pipelines.py`, `mlirtri/compiler` and `mlirtri/measure` may
-import it.
+`lowering/mlir_backend/llvm`, `lowering/bridge`, `lowering/pipelines.py` and `mlirtri/measure` may import it.
 """

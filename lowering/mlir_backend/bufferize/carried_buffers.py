@@ -13,17 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.bindings.mlir import (
-    all_operations,
-    all_operations_in,
-    bufferization,
-    ir,
-    operations_named,
-    scf,
-    tensor,
-)
+from mlirtri.dialect.bindings.mlir import all_operations, bufferization, ir, operations_named, scf, tensor
 from mlirtri.lowering.mlir_common.aliasing import (
-    VIEWS,
+    ancestor_in,
     ends_in,
     is_content_of,
     is_inside,
@@ -33,7 +25,9 @@ from mlirtri.lowering.mlir_common.aliasing import (
     root_of,
     same_buffer,
     terminator,
+    viewed,
 )
+from mlirtri.lowering.mlir_common.cloning import needed_by, replace
 from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.mlir_common.reading import is_block_argument
 
@@ -59,10 +53,8 @@ def rewrite(module: ir.Module) -> None:
 
 def keep_until(value: ir.Value) -> ir.Value:
     """Copy `value` where it is defined, for a reader that comes after its buffer was overwritten."""
-    if is_block_argument(value):
-        point = ir.InsertionPoint.at_block_begin(value.owner)
-    else:
-        point = ir.InsertionPoint.after(value.owner)
+    is_argument = is_block_argument(value)
+    point = ir.InsertionPoint.at_block_begin(value.owner) if is_argument else ir.InsertionPoint.after(value.owner)
     with point, value.location:
         return bufferization.alloc_tensor(value.type, [], copy=value)
 
@@ -131,7 +123,7 @@ def own_memory(value: ir.Value, buffer: ir.Value) -> None:
         if operand != buffer and _rank(operand) == rank and root_of(operand) == root
     ]
     later = [view.operation for view in last.block.operations if last.is_before_in_block(view)]
-    used = [operand for operation in later for inner in all_operations_in(operation) for operand in inner.operands]
+    used = [operand for operation in later for operand in needed_by(operation)]
     if len(parts) > 1 or any(root_of(operand) == root for operand in used):
         with ir.InsertionPoint(last), value.location:
             fresh = bufferization.alloc_tensor(source.type, list(source.owner.operands))
@@ -168,13 +160,10 @@ def _is_late(use: ir.OpOperand, writer: ir.Operation, value: ir.Value) -> bool:
     reader = use.owner.operation
     if reader == writer:
         return writer.name in LOOPS and use.operand_number != _initial(writer, value)
-    while reader is not None and reader.block != writer.block:
-        if reader.parent is None or reader.parent.operation.name == "func.func":
-            return False
-        reader = reader.parent.operation
-    if reader == writer:
-        return writer.name != "scf.if"
-    return writer.is_before_in_block(reader)
+    around = ancestor_in(reader, writer.block)
+    if around is None:
+        return False
+    return writer.name != "scf.if" if around == writer else writer.is_before_in_block(around)
 
 
 def _initial(loop: ir.Operation, value: ir.Value) -> int:
@@ -189,14 +178,12 @@ def _initial(loop: ir.Operation, value: ir.Value) -> int:
 def _select_to_branch(select: ir.Operation) -> None:
     """Replace a select of arrays by an `if`, which copies: it must not become a select of buffers."""
     condition, *values = select.operands
-    result = select.results[0]
     with ir.InsertionPoint(select), select.location:
-        branch = scf.IfOp(condition, [result.type], has_else=True)
+        branch = scf.IfOp(condition, [select.results[0].type], has_else=True)
         for region, value in zip(branch.regions, values, strict=True):
             with ir.InsertionPoint(region.blocks[0]):
                 scf.YieldOp([value])
-    result.replace_all_uses_with(branch.results[0])
-    select.erase()
+    replace(select, branch.results)
 
 
 def _join(branch: ir.Operation) -> None:
@@ -240,9 +227,7 @@ def _have_one_buffer(values: Sequence[ir.Value], branch: ir.Operation) -> bool:
         return False
     if all(value == first for value in values):
         return True
-    whole = first
-    while not is_block_argument(whole) and whole.owner.name in VIEWS:
-        whole = whole.owner.operands[0]
+    whole = viewed(first)
     return not is_read_only(whole) and ends_in(first, branch) and ends_in(whole, branch)
 
 

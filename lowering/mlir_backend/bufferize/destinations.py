@@ -16,6 +16,7 @@ from itertools import combinations
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, bufferization, ir, operations_named, public_functions
 from mlirtri.lowering.mlir_common.aliasing import SLICE_ATTRIBUTES, VIEWS, between, root_of, same_buffer, terminator
+from mlirtri.lowering.mlir_common.cloning import needed_by
 from mlirtri.lowering.mlir_common.reading import is_block_argument
 
 
@@ -71,11 +72,12 @@ def rewrite(module: ir.Module) -> None:
         if producer is None or producer.block != insertion.block:
             continue
         inner = between(producer, insertion)
-        if not _is_touched(root_of(insertion.operands[1]), inner):
+        array = root_of(insertion.operands[1])
+        if not any(root_of(value) == array for operation in inner for value in needed_by(operation)):
             continue
         read = {root_of(value) for value in _inputs(producer) if isinstance(value.type, ir.RankedTensorType)}
         if any(_is_written(root, inner) for root in read):
-            _part(producer)
+            _separate(producer)
         else:
             _move(producer, insertion)
 
@@ -103,17 +105,9 @@ def _start(operation: ir.Operation) -> ir.Operation | None:
 
 
 def _inputs(operation: ir.Operation) -> list[ir.Value]:
-    captured = [value for inner in all_operations_in(operation)[1:] for value in inner.operands]
-    return [*list(operation.operands)[:-1], *captured]
-
-
-def _is_touched(root: ir.Value, operations: list[ir.Operation]) -> bool:
-    return any(
-        root_of(value) == root
-        for operation in operations
-        for inner in all_operations_in(operation)
-        for value in inner.operands
-    )
+    """Return what an operation and its body read: all but the operand that the result is written into."""
+    own = len(operation.operands)
+    return needed_by(operation)[: own - 1] + needed_by(operation)[own:]
 
 
 def _is_written(root: ir.Value, operations: list[ir.Operation]) -> bool:
@@ -121,7 +115,8 @@ def _is_written(root: ir.Value, operations: list[ir.Operation]) -> bool:
     return any(value != root and root_of(value) == root and value.owner.name not in VIEWS for value in results)
 
 
-def _part(producer: ir.Operation) -> None:
+def _separate(producer: ir.Operation) -> None:
+    """Let an operation write an allocation, which upstream leaves alone, in place of an empty tensor."""
     empty = _start(producer)
     with ir.InsertionPoint(producer), producer.location:
         fresh = bufferization.alloc_tensor(empty.results[0].type, list(empty.operands))
@@ -148,9 +143,8 @@ def separate_shared(module: ir.Module) -> None:
         results = list(dict.fromkeys(terminator(function.regions[0].blocks[0]).operands))
         chains = [_chain(result) for result in results]
         for chain, other in combinations(chains, 2):
-            if shared := chain & other:
-                for value in sorted(shared, key=lambda content: str(content.get_name())):
-                    _allocate_empty(value)
+            for value in sorted(chain & other, key=lambda content: str(content.get_name())):
+                _allocate_empty(value)
 
 
 def _chain(value: ir.Value) -> set[ir.Value]:
@@ -158,11 +152,8 @@ def _chain(value: ir.Value) -> set[ir.Value]:
     contents, pending = set(), [value]
     while pending:
         content = pending.pop()
-        if (
-            content in contents
-            or is_block_argument(content)
-            or content.owner.name in ("tensor.empty", "bufferization.alloc_tensor")
-        ):
+        empty = ("tensor.empty", "bufferization.alloc_tensor")
+        if content in contents or is_block_argument(content) or content.owner.name in empty:
             continue
         contents.add(content)
         pending += [content.owner.operands[0]] if content.owner.name in VIEWS else same_buffer(content)

@@ -11,29 +11,20 @@ arguments and results that are not tensors.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import (
-    bufferization,
-    func,
-    ir,
-    linalg_copy,
-    memref,
-    operations_named,
-    public_functions,
-)
+from mlirtri.dialect.bindings.mlir import bufferization, func, ir, memref, operations_named, public_functions
 from mlirtri.errors import UnsupportedOperationError
-from mlirtri.lowering.core.stage import TILE_KERNEL, CompileContext
+from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.calls import refuse_without_tvm
 from mlirtri.lowering.fusion.cost_guard import RESHAPES
 from mlirtri.lowering.mlir_backend.bufferize import carried_buffers, destinations, reshaped_updates, reuse
 from mlirtri.lowering.mlir_backend.bufferize.kernels import note_counts
 from mlirtri.lowering.mlir_common import memory_spaces
-from mlirtri.lowering.mlir_common.aliasing import is_content_of, may_share
-from mlirtri.lowering.mlir_common.attributes import SIGNATURE, note_strides
+from mlirtri.lowering.mlir_common.aliasing import is_content_of, may_share, terminator
+from mlirtri.lowering.mlir_common.attributes import SIGNATURE, UPDATES, note_strides
+from mlirtri.lowering.mlir_common.cloning import copies_to_linalg
 from mlirtri.lowering.mlir_common.imperative import UPDATED_BY, is_imperative, updates_of
+from mlirtri.lowering.mlir_common.reading import definition
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
-
-UPDATES = "mlirtri.updates"
-"""Attribute of the module: pairs of an updated argument and the result that shares its only buffer."""
 
 BUFFERIZE = "one-shot-bufferize{{bufferize-function-boundaries=true {}}}".format
 IDENTITY_LAYOUT = "function-boundary-type-conversion=identity-layout-map"
@@ -87,7 +78,8 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         run_rewrite("results-to-arguments", results_to_arguments, module, context)
         if imperative:
             run_rewrite("while-carries-everything", carried_buffers.carry_every_value, module, context)
-            if _keeps_tiles(module, context):
+            if has_tiles and context.target.is_cuda:
+                # Tiles stay apart from the arrays that they are copied to: their memory is nearer.
                 run_rewrite("tiles-apart", tiles_apart, module, context)
             run_rewrite("compute-in-destinations", destinations.rewrite, module, context)
             run_rewrite("one-buffer-per-carried-value", carried_buffers.rewrite, module, context)
@@ -100,12 +92,6 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("memory-spaces", memory_spaces.note, module, context)
         note_counts(module)
     return module
-
-
-def _keeps_tiles(module: ir.Module, context: CompileContext) -> bool:
-    """Return whether tiles stay apart from the arrays that they are copied to: on CUDA their memory is nearer."""
-    is_tile_kernel = any(TILE_KERNEL in function.attributes for function in public_functions(module))
-    return context.target.is_cuda and is_tile_kernel
 
 
 def tiles_apart(module: ir.Module) -> None:
@@ -132,6 +118,7 @@ def note_signature(module: ir.Module) -> None:
 
 
 def results_to_arguments(module: ir.Module) -> None:
+    """Give each public function a buffer per result, which it writes, in place of the result."""
     for function in public_functions(module):
         _results_of_function_to_arguments(function)
 
@@ -139,9 +126,8 @@ def results_to_arguments(module: ir.Module) -> None:
 def _results_of_function_to_arguments(function: func.FuncOp) -> None:
     _refuse_what_is_no_tensor(function, [*function.type.inputs, *function.type.results])
     updates, block = updates_of(function), function.regions[0].blocks[0]
-    terminator = block.operations[len(block.operations) - 1]
-    top = ir.InsertionPoint.at_block_begin(block)
-    inputs, results = list(block.arguments), list(terminator.operands)
+    end, top = terminator(block), ir.InsertionPoint.at_block_begin(block)
+    inputs, results = list(block.arguments), list(end.operands)
     updated = {inputs[position]: results[result] for position, result in updates.items()}
     for position, value in enumerate(results):
         if position in updates.values():
@@ -149,13 +135,13 @@ def _results_of_function_to_arguments(function: func.FuncOp) -> None:
         buffer = block.add_argument(ir.MemRefType.get(value.type.shape, value.type.element_type), value.location)
         value, buffer = _before_reshapes(value, buffer, top)
         # The old content of an updated argument is read before the update.
-        with top if value in updated else ir.InsertionPoint(terminator), terminator.location:
+        with top if value in updated else ir.InsertionPoint(end), end.location:
             # restrict: the caller's outputs overlap nothing.
             bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
-    with ir.InsertionPoint(terminator), terminator.location:
+    with ir.InsertionPoint(end), end.location:
         _update(updated)
         func.ReturnOp([])
-    terminator.operation.erase()
+    end.erase()
     _set_arguments(function, len(inputs), updates)
 
 
@@ -204,8 +190,7 @@ def _before_reshapes(value: ir.Value, buffer: ir.Value, top: ir.InsertionPoint) 
 
     Views stand at `top` of the function, so that the operations that compute the result can write there.
     """
-    while isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in RESHAPES:
-        reshape = value.owner.operation
+    while (reshape := definition(value)) is not None and reshape.name in RESHAPES:
         if not value.type.has_static_shape and reshape.name != "tensor.expand_shape":
             break
         value = reshape.operands[0]
@@ -231,14 +216,8 @@ def _refuse_what_is_no_tensor(function: func.FuncOp, kinds: list[ir.Type]) -> No
 
 def strided_copies_to_linalg(module: ir.Module) -> None:
     """Turn `memref.copy` of strided views, which needs a runtime library, into `linalg.copy`, a loop nest."""
-    for copy in operations_named(module, "memref.copy"):
-        source, target = copy.operands
-        if ir.MemRefType(source.type).layout == ir.MemRefType(target.type).layout == _identity(source.type):
-            continue
-        with ir.InsertionPoint(copy), copy.location:
-            linalg_copy(source, target)
-        copy.erase()
+    copies_to_linalg(module, lambda source, target: not source.layout == target.layout == _identity(source))
 
 
-def _identity(type_: ir.Type) -> ir.Attribute:
-    return ir.AffineMapAttr.get(ir.AffineMap.get_identity(ir.MemRefType(type_).rank))
+def _identity(type_: ir.MemRefType) -> ir.Attribute:
+    return ir.AffineMapAttr.get(ir.AffineMap.get_identity(type_.rank))

@@ -6,17 +6,18 @@ copy. A fill of what a later nest writes belongs to that nest's kernel, as TVM's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.locations import name_of, span_of, spans_in
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, linalg, public_functions
+from mlirtri.lowering.core.untranslatable import bytes_of
+from mlirtri.lowering.mlir_common.attributes import COUNTS
+from mlirtri.lowering.mlir_common.cloning import needed_by
 from mlirtri.lowering.mlir_common.readable_names import name_of_structured
-from mlirtri.lowering.mlir_common.reading import buffer_behind, integer_constant
+from mlirtri.lowering.mlir_common.reading import buffer_behind, trip_count
 
-COUNTS = ("mlirtri.kernels", "mlirtri.bytes")
-"""Attributes of the module: its kernels, and the bytes that they read and write."""
 LOOPS = ("scf.for", "scf.parallel", "scf.forall", "scf.while", "affine.for", "affine.parallel")
 BRANCHES = ("scf.if", "scf.index_switch")
 COPIES = ("memref.copy", "bufferization.materialize_in_destination")
@@ -33,7 +34,7 @@ class Nest:
     """One kernel and what a call of it costs; None where sizes are known at run time only."""
 
     name: str
-    place: tuple[str, int] | None
+    line: tuple[str, int] | None
     """File and line of the first operation in it that has them."""
     bytes: int | None
     flops: int | None
@@ -73,13 +74,13 @@ def count(functions: Sequence[ir.OpView]) -> tuple[int, int | None]:
 def described(kernel: Sequence[ir.Operation]) -> Nest:
     """Return what a kernel is called and what a call of it costs."""
     operation = kernel[-1]
-    named = [name_of(operation.location), *(name_of(inner.location) for inner in all_operations_in(operation))]
+    steps = all_operations_in(operation)
     kind = name_of_structured(operation) if _is_structured(operation) else operation.name.rpartition(".")[2]
-    label = next((name for name in named if name), None)
-    spans = [span for inner in (operation, *all_operations_in(operation)) for span in spans_in(inner)]
-    span = span_of(operation.location) or next(iter(spans), None)
-    place = (span.file, span.line) if span else None
-    return Nest(f"{kind} {label}" if label else kind, place, _bytes(kernel), _flops(operation, 1))
+    label = next((name for step in steps if (name := name_of(step.location))), None)
+    spans = (span for step in steps for span in spans_in(step))
+    span = span_of(operation.location) or next(spans, None)
+    line = (span.file, span.line) if span else None
+    return Nest(f"{kind} {label}" if label else kind, line, _bytes(kernel), _flops(operation, 1))
 
 
 def _is_nest(operation: ir.Operation) -> bool:
@@ -95,12 +96,11 @@ def _sizes(kernel: Sequence[ir.Operation]) -> dict[ir.Value, int | None]:
     """Return the bytes of every array from outside that a kernel names: of its parts, and at most of the array."""
     named: list[ir.Value] = []
     for operation in kernel:
-        steps = list(all_operations_in(operation))
-        inside = {result for inner in steps for result in inner.results}
-        inside |= {
-            value for inner in steps for region in inner.regions for block in region.blocks for value in block.arguments
-        }
-        operands = (value for inner in steps for value in inner.operands if isinstance(value.type, ir.MemRefType))
+        steps = all_operations_in(operation)
+        blocks = [block for inner in steps for region in inner.regions for block in region.blocks]
+        inside = {value for inner in steps for value in inner.results}
+        inside |= {value for block in blocks for value in block.arguments}
+        operands = (value for value in needed_by(operation) if isinstance(value.type, ir.MemRefType))
         named += [value for value in operands if value not in inside]
     sizes: dict[ir.Value, int | None] = {}
     for value in dict.fromkeys(named):
@@ -118,43 +118,28 @@ def _bytes(kernel: Sequence[ir.Operation]) -> int | None:
 def _size(type_: ir.MemRefType) -> int | None:
     if not type_.has_static_shape:
         return None
-    width = getattr(type_.element_type, "width", 64)
-    return prod(type_.shape) * max(1, width // 8)
+    return prod(type_.shape) * bytes_of(type_.element_type)
 
 
 def _flops(operation: ir.Operation, times: int | None) -> int | None:
     """Return the operations on floating-point elements of all iterations; None where an extent is not constant."""
     if operation.name in ARITHMETIC:
         return times
-    inner = _iterations(operation)
-    if not any(_arithmetic_in(operation)):
+    if not any(inner.name in ARITHMETIC for inner in all_operations_in(operation)):
         return 0
+    inner = _iterations(operation)
     if inner is None or times is None:
         return None
-    total = 0
-    for region in operation.regions:
-        for block in region.blocks:
-            for step in block.operations:
-                part = _flops(step.operation, times * inner)
-                if part is None:
-                    return None
-                total += part
-    return total
-
-
-def _arithmetic_in(operation: ir.Operation) -> Iterator[bool]:
-    return (inner.name in ARITHMETIC for inner in all_operations_in(operation))
+    steps = (step.operation for region in operation.regions for block in region.blocks for step in block.operations)
+    parts = [_flops(step, times * inner) for step in steps]
+    return None if None in parts else sum(part or 0 for part in parts)
 
 
 def _iterations(operation: ir.Operation) -> int | None:
     if operation.name.startswith("linalg."):
         return _domain(operation)
     if operation.name == "scf.for":
-        bounds = [integer_constant(value) for value in list(operation.operands)[:3]]
-        if None in bounds:
-            return None
-        lower, upper, step = (bound or 0 for bound in bounds)
-        return max(0, -(-(upper - lower) // step)) if step else None
+        return trip_count(list(operation.operands)[:3])
     return None if operation.name in LOOPS else 1
 
 
@@ -166,9 +151,9 @@ def _domain(operation: ir.Operation) -> int | None:
     extents: dict[int, int] = {}
     rank = 0
     for value, attribute in zip(operation.operands, maps, strict=False):
-        mapping = ir.AffineMapAttr(attribute).value if isinstance(attribute, ir.Attribute) else attribute
+        mapping = ir.AffineMapAttr(attribute).value
         rank = mapping.n_dims
-        if not isinstance(value.type, ir.ShapedType | ir.MemRefType) or not value.type.has_static_shape:
+        if not isinstance(value.type, ir.ShapedType) or not value.type.has_static_shape:
             continue
         for size, expression in zip(value.type.shape, mapping.results, strict=True):
             if isinstance(expression, ir.AffineDimExpr):

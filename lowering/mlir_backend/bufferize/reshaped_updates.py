@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, operations_named
 from mlirtri.lowering.mlir_common.aliasing import between
+from mlirtri.lowering.mlir_common.cloning import needed_by, replace
 from mlirtri.lowering.mlir_common.reading import buffer_behind, definition
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
@@ -29,8 +30,7 @@ def rewrite(module: ir.Module) -> None:
         reshaped = first.operands[0]
         first.erase()
         last.erase()
-        allocation.results[0].replace_all_uses_with(reshaped)
-        allocation.operation.erase()
+        replace(allocation, [reshaped])
 
 
 def _copies(allocation: ir.Operation) -> tuple[ir.Operation, ir.Operation] | None:
@@ -46,11 +46,13 @@ def _copies(allocation: ir.Operation) -> tuple[ir.Operation, ir.Operation] | Non
     if last is None or last.block != first.block or not first.is_before_in_block(last):
         return None
     updates = between(first, last)
-    inside = {inner for operation in updates for inner in (operation, *all_operations_in(operation))}
+    inside = {inner for operation in updates for inner in all_operations_in(operation)}
     # Nothing else may see the allocation, or the array, before it is copied back.
     if any(use not in inside for use in uses if use != first):
         return None
-    return None if _touches(updates, buffer_behind(array)) else (first, last)
+    root, used = buffer_behind(array), [value for operation in updates for value in needed_by(operation)]
+    is_touched = any(isinstance(value.type, ir.MemRefType) and buffer_behind(value) == root for value in used)
+    return None if is_touched else (first, last)
 
 
 def _copy_back(uses: Sequence[ir.Operation], array: ir.Value) -> ir.Operation | None:
@@ -61,12 +63,3 @@ def _copy_back(uses: Sequence[ir.Operation], array: ir.Value) -> ir.Operation | 
                 if copy.name == "memref.copy" and copy.operands[1] == array:
                     return copy
     return None
-
-
-def _touches(operations: Sequence[ir.Operation], root: ir.Value) -> bool:
-    return any(
-        isinstance(value.type, ir.MemRefType) and buffer_behind(value) == root
-        for operation in operations
-        for inner in (operation, *all_operations_in(operation))
-        for value in inner.operands
-    )

@@ -17,6 +17,7 @@ from mlirtri.lowering.mlir_common.aliasing import (
     terminator,
     viewed,
 )
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_values import index_value, sizes_of
 from mlirtri.lowering.mlir_common.linalg_builder import cast_to, insert_slice
 from mlirtri.lowering.mlir_common.reading import is_block_argument
@@ -35,8 +36,7 @@ def splats_to_fills(module: ir.Module) -> None:
         with ir.InsertionPoint(constant), constant.location:
             number = arith.constant(kind.element_type, value.get_splat_value())
             filled = linalg_fill(number, tensor.empty(kind.shape, kind.element_type))
-        constant.results[0].replace_all_uses_with(filled)
-        constant.erase()
+        replace(constant, [filled])
 
 
 def constant_bodies_to_fills(module: ir.Module) -> None:
@@ -47,8 +47,7 @@ def constant_bodies_to_fills(module: ir.Module) -> None:
             continue
         with ir.InsertionPoint(generic), generic.location:
             filled = linalg_fill(last.operands[0], generic.operands[len(generic.operands) - 1])
-        generic.results[0].replace_all_uses_with(filled)
-        generic.erase()
+        replace(generic, [filled])
 
 
 def one_fill_per_use(module: ir.Module) -> None:
@@ -60,15 +59,19 @@ def one_fill_per_use(module: ir.Module) -> None:
         _clone_for(filled, list(filled.results[0].uses)[1:])
     for generic in operations_named(module, "linalg.generic"):
         if len(generic.operands) == len(generic.results) == 1:
-            uses = list(generic.results[0].uses)
-            _clone_for(generic, [use for use in uses if use.owner.name.startswith("scf.")][len(uses) == 1 :])
+            _clone_for_loops(generic)
 
 
 def one_empty_per_loop(module: ir.Module) -> None:
     """Duplicate empty tensors that several loop-carried values start from: upstream would give these one buffer."""
     for empty in operations_named(module, "tensor.empty"):
-        uses = list(empty.results[0].uses)
-        _clone_for(empty, [use for use in uses if use.owner.name.startswith("scf.")][len(uses) == 1 :])
+        _clone_for_loops(empty)
+
+
+def _clone_for_loops(operation: ir.Operation) -> None:
+    """Clone an operation for each loop and branch that uses its result, except for its only user."""
+    uses = list(operation.results[0].uses)
+    _clone_for(operation, [use for use in uses if use.owner.name.startswith("scf.")][len(uses) == 1 :])
 
 
 def _clone_for(operation: ir.Operation, uses: list[ir.OpOperand]) -> None:
@@ -82,8 +85,7 @@ def concat_to_slices(module: ir.Module) -> None:
     for concat in operations_named(module, "tensor.concat"):
         with ir.InsertionPoint(concat), concat.location:
             joined = _concat(list(concat.operands), concat.attributes["dim"].value, concat.results[0].type)
-        concat.results[0].replace_all_uses_with(joined)
-        concat.erase()
+        replace(concat, [joined])
 
 
 def _concat(parts: list[ir.Value], axis: int, type_: ir.RankedTensorType) -> ir.Value:
@@ -129,9 +131,9 @@ def _free_buffer(generic: ir.Operation) -> ir.Value | None:
     loop, block = generic.parent.operation, generic.block
     if loop.name != "scf.for":
         return None
-    terminator = list(block.operations)[-1].operation
+    end = terminator(block)
     # A branch inside may yield the result, too, as a value of its own.
-    positions = [use.operand_number for use in generic.results[0].uses if use.owner.operation == terminator]
+    positions = [use.operand_number for use in generic.results[0].uses if use.owner.operation == end]
     if len(positions) != 1:
         return None
     carried = block.arguments[1 + positions[0]]
@@ -216,7 +218,7 @@ def _is_kept_by_the_other_arm(generic: ir.Operation, value: ir.Value) -> bool:
 
 def _is_loop_carried(generic: ir.Operation, value: ir.Value) -> bool:
     """Return whether a loop around `generic` carries `value`, and the result is its next value."""
-    if isinstance(value.owner, ir.Operation | ir.OpView) or value.owner.owner.name != "scf.for":
+    if not is_block_argument(value) or value.owner.owner.name != "scf.for":
         return False
     return any(
         use.owner.operation.name == "scf.yield" and use.operand_number == value.arg_number - 1
@@ -225,7 +227,7 @@ def _is_loop_carried(generic: ir.Operation, value: ir.Value) -> bool:
 
 
 def _is_result_of(value: ir.Value, prefix: str) -> bool:
-    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name.startswith(prefix)
+    return not is_block_argument(value) and value.owner.operation.name.startswith(prefix)
 
 
 def _reads_last(operation: ir.Operation, value: ir.Value) -> bool:

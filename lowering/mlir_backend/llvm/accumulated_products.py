@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering.mlir_backend.llvm.contraction_tiling import SUMS, contraction
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, maps_of
-from mlirtri.lowering.mlir_common.reading import buffer_behind, definition, integer_constant, scalar_constant
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, buffer_behind, defined_by, definition, scalar_constant
 
 _NO_MEMORY = ("arith.", "affine.", "memref.subview", "memref.dim")
 """What may stand between a product and its addition, by the start of the name: reads no buffer and writes none."""
@@ -44,10 +44,10 @@ def _sum_around(product: ir.Operation) -> _Sum | None:
     buffer = product.operands[2]
     others = [use.owner.operation for use in buffer.uses if use.owner.operation != product]
     fills = [user for user in others if _is_zeros(user, buffer)]
-    additions = [user for user in others if user not in fills and (_is_addition(user, buffer))]
+    additions = [user for user in others if user not in fills and _is_addition(user, buffer)]
     releases = [user for user in others if user.name == "memref.dealloc"]
     owner = definition(buffer)
-    if owner is None or owner.name not in ("memref.alloc", "memref.alloca"):
+    if owner is None or owner.name not in ALLOCATIONS:
         return None
     if len(fills) != 1 or len(additions) != 1 or len(others) != 2 + len(releases):
         return None
@@ -68,20 +68,13 @@ def _is_zeros(operation: ir.Operation, buffer: ir.Value) -> bool:
     """Return whether a generic stores a constant 0 in all of a buffer."""
     if operation.name != "linalg.generic" or operation.operands[len(operation.operands) - 1] != buffer:
         return False
-    [*steps] = operation.regions[0].blocks[0].operations
-    yielded = steps[-1].operation.operands[0]
-    if len(steps) != 1 or not _is_plain(operation):
+    [*steps, last] = operation.regions[0].blocks[0].operations
+    yielded = last.operation.operands[0]
+    if steps or not _is_plain(operation):
         return False
     inputs = list(operation.regions[0].blocks[0].arguments)[:-1]
-    value = operation.operands[inputs.index(yielded)] if yielded in inputs else yielded
-    return _is_zero(value)
-
-
-def _is_zero(value: ir.Value) -> bool:
-    constant = definition(value)
-    if constant is None or constant.name != "arith.constant":
-        return False
-    return integer_constant(value) == 0 or scalar_constant(constant.attributes["value"]) == 0
+    constant = defined_by(operation.operands[inputs.index(yielded)] if yielded in inputs else yielded, "arith.constant")
+    return constant is not None and scalar_constant(constant.attributes["value"]) == 0
 
 
 def _is_addition(operation: ir.Operation, buffer: ir.Value) -> bool:
@@ -94,7 +87,7 @@ def _is_addition(operation: ir.Operation, buffer: ir.Value) -> bool:
     if len(steps) != 2 or steps[0].name not in SUMS or buffer not in (left, right) or out == buffer:
         return False
     other = right if left == buffer else left
-    return other == out and set(steps[0].operands) in ({arguments[0], arguments[1]},)
+    return other == out and set(steps[0].operands) == {arguments[0], arguments[1]}
 
 
 def _is_plain(operation: ir.Operation) -> bool:

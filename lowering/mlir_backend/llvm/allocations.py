@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
-from mlirtri.lowering.mlir_common.aliasing import is_inside
+from mlirtri.lowering.mlir_common.aliasing import is_inside, terminator
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS
 
 _EQUAL = 0
 """LLVM's comparison predicate for equality."""
@@ -45,7 +46,7 @@ def _return_a_status(function: ir.OpView) -> None:
     kind = str(function.attributes["function_type"]).replace("!llvm.func<void", "!llvm.func<i64", 1)
     function.attributes["function_type"] = ir.TypeAttr.get(ir.Type.parse(kind))
     for block in function.regions[0].blocks:
-        end = block.operations[len(block.operations) - 1].operation
+        end = terminator(block)
         if end.name == "llvm.return":
             with ir.InsertionPoint(end), end.location:
                 ir.Operation.create("llvm.return", operands=[_number(0)])
@@ -127,7 +128,7 @@ LEFT = ("scf.for", "scf.while", "scf.if")
 
 def hoist(module: ir.Module) -> None:
     """Hoist every buffer as far as possible."""
-    for allocation in (*operations_named(module, "memref.alloc"), *operations_named(module, "memref.alloca")):
+    for allocation in operations_named(module, *ALLOCATIONS):
         releases = [use.owner.operation for use in allocation.result.uses if use.owner.name == "memref.dealloc"]
         while _can_leave(allocation, releases):
             around = allocation.parent.operation

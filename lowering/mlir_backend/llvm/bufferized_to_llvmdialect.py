@@ -163,6 +163,7 @@ def locate_calls(module: ir.Module) -> None:
 
 
 def sizes_to_arguments(module: ir.Module) -> None:
+    """Pass sizes and strides of run time to each public function as arguments of their own."""
     for function in public_functions(module):
         size_arguments.pass_sizes(function, noted_strides(module))
 

@@ -6,7 +6,7 @@ those of the C library. Ours is the calling convention, and arithmetic on fp16 a
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse_large_buffers
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import (
@@ -15,6 +15,7 @@ from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import (
     prepare_functions,
     sizes_to_arguments,
 )
+from mlirtri.lowering.mlir_common.cloning import copies_to_linalg
 from mlirtri.lowering.toolchain.mlir_passes import run_passes, run_rewrite
 
 
@@ -32,10 +33,4 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
 
 def open_copies_to_linalg(module: ir.Module) -> None:
     """Make structured operations of copies with sizes of run time: upstream's call a library that wheels lack."""
-    for copy in operations_named(module, "memref.copy"):
-        source, target = copy.operands
-        if source.type.has_static_shape and target.type.has_static_shape:
-            continue
-        with ir.InsertionPoint(copy), copy.location:
-            linalg_copy(source, target)
-        copy.erase()
+    copies_to_linalg(module, lambda source, target: not (source.has_static_shape and target.has_static_shape))

@@ -15,9 +15,10 @@ from mlirtri.errors import PassFailedError, SkippedStep
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir_backend.bufferize.kernels import note_counts
 from mlirtri.lowering.mlir_backend.llvm import single_assignment
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
-PLAIN = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.dim")
+PLAIN = (*ALLOCATIONS, "memref.dealloc", "memref.dim")
 """Operations on memory that access no elements."""
 TILE = 32
 """Iterations of a tile along each loop: three tiles of 32 x 32 doubles fit a first-level cache."""

@@ -18,7 +18,7 @@ from mlirtri.lowering.mlir_backend.llvm.gathered_windows import chunk_sizes, gat
 from mlirtri.lowering.mlir_backend.llvm.thread_chunks import TRANSFORM
 from mlirtri.lowering.mlir_backend.llvm.window_views import order_loops, with_views
 from mlirtri.lowering.mlir_common.linalg_builder import dimensions, loop_extents, maps_of, plain_accesses, set_maps
-from mlirtri.lowering.mlir_common.reading import definition
+from mlirtri.lowering.mlir_common.reading import defined_by, definition
 
 MARK = "mlirtri.contraction"
 WIDENING = ("arith.extf", "arith.extsi", "arith.extui")
@@ -122,11 +122,8 @@ def contraction(generic: ir.Operation) -> Contraction | None:
         return None
     row = rows[-1]
     bits = ir.MemRefType(generic.operands[2].type).element_type.width
-    if (
-        extents[column] < simd_registers().bits // bits
-        or extents[row] < 4
-        or prod(extents[dimension] for dimension in reduced) < 4
-    ):
+    terms = prod(extents[loop] for loop in reduced)
+    if extents[column] < simd_registers().bits // bits or extents[row] < 4 or terms < 4:
         return None
     return Contraction(row, column, tuple(extents[loop] for loop in loops), reduced, bits)
 
@@ -138,12 +135,10 @@ def _is_product(generic: ir.Operation) -> bool:
 
 def _has_contiguous_columns(generic: ir.Operation, loops: Contraction) -> bool:
     """Return whether columns are contiguous in the operand that has them, as it is read."""
-    maps = [
-        [result.position for result in attribute.value.results] for attribute in generic.attributes["indexing_maps"]
-    ]
-    position = 1 if loops.column in maps[1] else 0
+    accesses = plain_accesses(generic) or []
+    position = 1 if loops.column in accesses[1] else 0
     strides, _ = generic.operands[position].type.get_strides_and_offset()
-    return maps[position][-1] == loops.column and strides[-1] == 1
+    return accesses[position][-1] == loops.column and strides[-1] == 1
 
 
 def _is_static(value: ir.Value) -> bool:
@@ -154,14 +149,14 @@ def _is_sum_of_products(generic: ir.Operation) -> bool:
     """Return whether the body is ``out + left * right``, the factors widened or not, in any order."""
     block = generic.regions[0].blocks[0]
     *steps, last = [view.operation for view in block.operations]
-    result = last.operands[0].owner
-    if isinstance(result, ir.Block) or result.operation.name not in SUMS:
+    addition = definition(last.operands[0])
+    if addition is None or addition.name not in SUMS:
         return False
-    addition = result.operation
-    factors = [value.owner for value in addition.operands if value != block.arguments[2]]
-    if len(factors) != 1 or isinstance(factors[0], ir.Block) or factors[0].operation.name != SUMS[addition.name]:
+    terms = [value for value in addition.operands if value != block.arguments[2]]
+    product = defined_by(terms[0], SUMS[addition.name]) if len(terms) == 1 else None
+    if product is None:
         return False
-    sources = [_narrow(value) for value in factors[0].operation.operands]
+    sources = [_narrow(value) for value in product.operands]
     allowed = {*SUMS, *SUMS.values(), *WIDENING}
     is_wide = str(addition.results[0].type) in ("f32", "f64", "i32", "i64")
     return is_wide and set(sources) == set(block.arguments[0:2]) and all(step.name in allowed for step in steps)

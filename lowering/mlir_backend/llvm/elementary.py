@@ -13,20 +13,17 @@ import numpy as np
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named
 from mlirtri.lowering.elementary.circular import SCALAR_FUNCTIONS, quarters
 from mlirtri.lowering.elementary.double import FUNCTIONS
-from mlirtri.lowering.elementary.functions import horner
+from mlirtri.lowering.elementary.functions import BIAS, INFINITY_BITS, MANTISSA, horner
 from mlirtri.lowering.mlir_common.cloning import replace
 
 _WIDTHS = {"float32": 32, "float64": 64}
-_MANTISSA = {"float32": 23, "float64": 52}
-_BIAS = {"float32": 127, "float64": 1023}
-_INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 INTRINSICS = {
     "math.absf": "fabs", "math.floor": "floor", "math.ceil": "ceil", "math.trunc": "trunc", "math.sqrt": "sqrt",
     "math.roundeven": "roundeven", "math.copysign": "copysign", "math.fma": "fma",
 }  # fmt: skip
 """Functions that are one or two instructions."""
 TABLES = ("mlirtri_quarters_high", "mlirtri_quarters_low")
-"""Symbols of the tables of `scalar_circles.quarters`."""
+"""Symbols of the tables of `elementary.circular.quarters`."""
 
 
 def rewrite(module: ir.Module) -> None:
@@ -117,7 +114,7 @@ class Scalars:
         return arith.bitcast(self.float, bits)
 
     def is_nan(self, x: ir.Value) -> ir.Value:
-        infinity = self.integral(_INFINITY_BITS[self.dtype])
+        infinity = self.integral(INFINITY_BITS[self.dtype])
         return arith.cmpi(arith.CmpIPredicate.sgt, self.bits(self.magnitude(x)), infinity)
 
     def integer_of(self, x: ir.Value) -> ir.Value:
@@ -129,14 +126,14 @@ class Scalars:
         return arith.sitofp(self.float, k if self.integer == short else arith.trunci(short, k))
 
     def power_of_two(self, k: ir.Value) -> ir.Value:
-        biased = self.plus(k, self.integral(_BIAS[self.dtype]))
+        biased = self.plus(k, self.integral(BIAS[self.dtype]))
         return self.from_bits(self.to_exponent(biased))
 
     def exponent_of(self, bits: ir.Value) -> ir.Value:
-        return self.shifted_right(bits, _MANTISSA[self.dtype])
+        return self.shifted_right(bits, MANTISSA[self.dtype])
 
     def to_exponent(self, k: ir.Value) -> ir.Value:
-        return arith.shli(k, self.integral(_MANTISSA[self.dtype]))
+        return arith.shli(k, self.integral(MANTISSA[self.dtype]))
 
     def converted(self, x: ir.Value) -> ir.Value:
         return arith.extf(self.float, x) if self.dtype == "float64" else arith.truncf(self.float, x)
@@ -153,9 +150,9 @@ class Scalars:
 
     def with_exponent(self, x: ir.Value, exponent: int) -> ir.Value:
         """Return the number with another exponent."""
-        shift = _MANTISSA[self.dtype]
-        mantissa = arith.andi(self.bits(x), self.integral(~((2 * _BIAS[self.dtype] + 1) << shift)))
-        return self.from_bits(arith.ori(mantissa, self.integral((exponent + _BIAS[self.dtype]) << shift)))
+        shift = MANTISSA[self.dtype]
+        mantissa = arith.andi(self.bits(x), self.integral(~((2 * BIAS[self.dtype] + 1) << shift)))
+        return self.from_bits(arith.ori(mantissa, self.integral((exponent + BIAS[self.dtype]) << shift)))
 
     def table(self, part: str, index: ir.Value) -> ir.Value:
         """Return an element of `quarters`: of its ``high`` or of its ``low`` part."""

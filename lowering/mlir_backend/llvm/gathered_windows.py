@@ -87,6 +87,7 @@ def chunk_sizes(generic: ir.Operation) -> list[int] | None:
 
 
 def largest_divisor(number: int, most: int) -> int:
+    """Return the largest divisor of a number that is at most `most`."""
     return max(divisor for divisor in range(1, min(number, most) + 1) if number % divisor == 0)
 
 
@@ -111,11 +112,8 @@ def _windows_of(generic: ir.Operation) -> _Windows | None:
     is_large = all(prod(windows.sizes(loops)) >= LEAST for loops in (channels[-1:], reduced, pixels))
     if not has_all or not is_large or 0 in extents.values():
         return None
-    are_joined = (
-        _is_contiguous(generic.operands[2], len(pixels)),
-        _is_contiguous(generic.operands[1 - image], len(reduced)),
-    )
-    return windows if all(are_joined) else None
+    is_joined = _is_contiguous(generic.operands[2], len(pixels))
+    return windows if is_joined and _is_contiguous(generic.operands[1 - image], len(reduced)) else None
 
 
 def _last(loops: list[int], has: Callable[[int], bool]) -> tuple[int, ...]:
@@ -146,8 +144,8 @@ def _gathered(generic: ir.Operation, windows: _Windows, columns: int) -> ir.Valu
     loops = (*windows.outer, *windows.reduced, *windows.pixels)
     sizes = [*windows.sizes(windows.outer), prod(windows.sizes(windows.reduced)), columns]
     buffer = _buffer(generic, sizes, image.type.element_type)
-    place = [ir.AffineDimExpr.get(loops.index(loop) if loop in loops else 0) for loop in range(mapping.n_dims)]
-    renamed = ir.AffineMap.get(len(loops), 0, place)
+    new = [ir.AffineDimExpr.get(loops.index(loop) if loop in loops else 0) for loop in range(mapping.n_dims)]
+    renamed = ir.AffineMap.get(len(loops), 0, new)
     read = ir.AffineMap.get(len(loops), 0, [result.compose(renamed) for result in mapping.results])
     rows = windows.sizes((*windows.outer, *windows.reduced))
     _copy(generic, image, _pixels_of(generic, buffer, rows, windows.sizes(windows.pixels)), read)
@@ -214,6 +212,5 @@ def _copy(
 ) -> None:
     rank = len(out.type.shape)
     maps = [read or ir.AffineMap.get_identity(rank), ir.AffineMap.get_identity(rank)]
-    place = ir.InsertionPoint.after(generic) if is_after else ir.InsertionPoint(generic)
-    with place, generic.location:
+    with ir.InsertionPoint.after(generic) if is_after else ir.InsertionPoint(generic), generic.location:
         build_generic([source], [out], maps, ["parallel"] * rank, lambda element, _: [element])

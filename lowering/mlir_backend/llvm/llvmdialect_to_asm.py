@@ -17,11 +17,9 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import execution_engine, ir, operations_named, public_functions, to_llvm_ir
 from mlirtri.errors import CodegenError, Note
 from mlirtri.lowering.core.stage import Code, CompileContext
-from mlirtri.lowering.mlir_backend.bufferize.fused_to_bufferized import UPDATES
-from mlirtri.lowering.mlir_backend.bufferize.kernels import COUNTS
 from mlirtri.lowering.mlir_backend.llvm.allocations import gives_status
 from mlirtri.lowering.mlir_backend.llvm.bufferized_to_llvmdialect import symbol_of
-from mlirtri.lowering.mlir_common.attributes import SIGNATURE, noted_strides
+from mlirtri.lowering.mlir_common.attributes import COUNTS, SIGNATURE, UPDATES, noted_strides
 from mlirtri.lowering.mlir_common.reading import symbol_name
 from mlirtri.lowering.runtime.mlir_executable import Convention, MlirExecutable
 from mlirtri.lowering.runtime.openmp import INSTALL, runtime_library

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, memref, operations_named
 from mlirtri.lowering.mlir_backend.llvm.contraction_tiling import SUMS, WIDENING, contraction
+from mlirtri.lowering.mlir_common.aliasing import is_inside, terminator
 from mlirtri.lowering.mlir_common.cloning import clone
 from mlirtri.lowering.mlir_common.linalg_builder import dimensions, iterators_of
 from mlirtri.lowering.mlir_common.linalg_builder import generic as build_generic
@@ -31,23 +32,20 @@ def mark(module: ir.Module) -> None:
     for generic in operations_named(module, "linalg.generic"):
         if contraction(generic) is None:
             continue
-        steps = list(generic.regions[0].blocks[0].operations)
-        addition = steps[-1].operation.operands[0].owner
-        count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(iterators_of(generic)))
-        addition.attributes[MARK] = count
+        addition = terminator(generic.regions[0].blocks[0]).operands[0].owner
+        addition.attributes[MARK] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(iterators_of(generic)))
 
 
 def raise_marked(module: ir.Module) -> None:
     """Replace the nests around marked additions by generics, where they are plain."""
-    for name in SUMS:
-        for addition in operations_named(module, name):
-            if MARK not in addition.attributes:
-                continue
-            nest = _nest_around(addition)
-            del addition.attributes[MARK]
-            if nest is not None:
-                with ir.InsertionPoint(nest.outermost), nest.outermost.location:
-                    nest.replace()
+    for addition in operations_named(module, *SUMS):
+        if MARK not in addition.attributes:
+            continue
+        nest = _nest_around(addition)
+        del addition.attributes[MARK]
+        if nest is not None:
+            with ir.InsertionPoint(nest.outermost), nest.outermost.location:
+                nest.replace()
 
 
 @dataclass(frozen=True)
@@ -115,10 +113,11 @@ def _nest_around(addition: ir.Operation) -> _Nest | None:
     """Return the plain nest that an addition is in; None where it is another."""
     count = ir.IntegerAttr(addition.attributes[MARK]).value
     indices, extents, outermost = _loops_around(addition, count)
-    if outermost is None or any(step.name not in (*_INSIDE, *_INDEX_ARITHMETIC) for step in _inside(outermost)):
+    inside = [] if outermost is None else all_operations_in(outermost)[1:]
+    if outermost is None or any(step.name not in (*_INSIDE, *_INDEX_ARITHMETIC) for step in inside):
         return None
     product = _product_of(addition)
-    stores = [step for step in _inside(outermost) if step.name == "memref.store"]
+    stores = [step for step in inside if step.name == "memref.store"]
     found = [_load_behind(operand) for operand in product.operands] if product is not None else []
     loads = [load for load in found if load is not None]
     if len(stores) != 1 or len(loads) != 2 or loads[0] == loads[1]:
@@ -126,7 +125,7 @@ def _nest_around(addition: ir.Operation) -> _Nest | None:
     total = defined_by(_total_of(addition), "memref.load")
     if total is None or definition(stores[0].operands[0]) != addition:
         return None
-    if len([step for step in _inside(outermost) if step.name == "memref.load"]) != 3:
+    if sum(step.name == "memref.load" for step in inside) != 3:
         return None
     left, right, before = (
         _access(load.operands[0], list(load.operands)[1:], indices, outermost) for load in (*loads, total)
@@ -158,10 +157,6 @@ def _loops_around(addition: ir.Operation, count: int) -> tuple[dict[ir.Value, in
             indices[loop.regions[0].blocks[0].arguments[position]] = len(extents)
             extents.append(extent)
     return indices, extents, loops[0] if found == count else None
-
-
-def _inside(loop: ir.Operation) -> list[ir.Operation]:
-    return [step for step in all_operations_in(loop) if step != loop]
 
 
 def _product_of(addition: ir.Operation) -> ir.Operation | None:
@@ -196,22 +191,11 @@ def _axis(
 ) -> tuple[int | None, ir.Value | None] | None:
     if index in loops:
         return loops[index], None
-    if _is_before(index, outermost):
+    if not is_inside(index, outermost):
         return None, index
     addition = defined_by(index, "arith.addi")
     operands = [] if addition is None else list(addition.operands)
     for loop, start in (operands, operands[::-1]) if operands else ():
-        if loop in loops and _is_before(start, outermost):
+        if loop in loops and not is_inside(start, outermost):
             return loops[loop], start
     return None
-
-
-def _is_before(value: ir.Value, outermost: ir.Operation) -> bool:
-    """Return whether a value is computed outside of the nest."""
-    around = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
-    operation = around.owner
-    while operation.operation.name not in ("func.func", "builtin.module"):
-        if operation.operation == outermost:
-            return False
-        operation = operation.operation.parent
-    return True

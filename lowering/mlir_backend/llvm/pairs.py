@@ -20,7 +20,7 @@ from mlirtri.lowering.mlir_backend.llvm.vector_transposes import Indices, moved
 from mlirtri.lowering.mlir_common.index_values import index_constant, loop_nest
 from mlirtri.lowering.mlir_common.linalg_builder import dimensions, maps_of, plain_accesses
 from mlirtri.lowering.mlir_common.linalg_builder import generic as build_generic
-from mlirtri.lowering.mlir_common.reading import VIEWS_OF_MEMORY, buffer_behind
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, VIEWS_OF_MEMORY, buffer_behind, definition
 
 _PRODUCTS = {
     512: ("avx512bw", "llvm.x86.avx512.pmaddw.d.512"),
@@ -104,7 +104,7 @@ def _fits(memory: ir.Value, widening: str) -> bool:
 
 def _widened_from(generic: ir.Operation, memory: ir.Value, access: list[int]) -> _Operand | None:
     """Return the elements of memory before their widening, where nothing else writes it."""
-    if not isinstance(memory.owner, ir.Operation | ir.OpView) or "alloc" not in memory.owner.operation.name:
+    if not _is_allocated(memory):
         return None
     users = {use.owner.operation for use in memory.uses} - {generic}
     writers = [user for user in users if user.name == "linalg.generic"]
@@ -125,6 +125,11 @@ def _widened_from(generic: ir.Operation, memory: ir.Value, access: list[int]) ->
     return _Operand(source, steps[0].name, [access[written.index(loop)] for loop in read])
 
 
+def _is_allocated(memory: ir.Value) -> bool:
+    owner = definition(memory)
+    return owner is not None and owner.name in ALLOCATIONS
+
+
 def _stays(memory: ir.Value, since: ir.Operation, until: ir.Operation) -> bool:
     if since.parent != until.parent:
         return False
@@ -133,9 +138,7 @@ def _stays(memory: ir.Value, since: ir.Operation, until: ir.Operation) -> bool:
         if step.regions and not step.name.startswith("linalg."):
             return False
         inputs = step.attributes["operandSegmentSizes"][0] if step.name.startswith("linalg.") else 0
-        changed = (
-            [] if step.name in (*VIEWS_OF_MEMORY, "memref.alloc", "memref.alloca") else list(step.operands)[inputs:]
-        )
+        changed = [] if step.name in (*VIEWS_OF_MEMORY, *ALLOCATIONS) else list(step.operands)[inputs:]
         if any(buffer_behind(value) == buffer_behind(memory) for value in changed):
             return False
     return True
@@ -325,8 +328,7 @@ def _erase(generic: ir.Operation) -> None:
     generic.erase()
     for memory in operands[:1] if operands[0] == operands[1] else operands:
         users = {use.owner.operation for use in memory.uses}
-        is_widened = isinstance(memory.owner, ir.Operation | ir.OpView) and "alloc" in memory.owner.operation.name
-        if is_widened and sum(user.name == "linalg.generic" for user in users) == 1:
+        if _is_allocated(memory) and sum(user.name == "linalg.generic" for user in users) == 1:
             for user in users:
                 user.erase()
             memory.owner.erase()

@@ -11,8 +11,12 @@ affine loops, and refuses what is still overwritten. Both expect operations of s
 from __future__ import annotations
 
 from itertools import combinations, pairwise
+from math import prod
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, memref, operations_named, public_functions
+from mlirtri.lowering.core.untranslatable import bytes_of
+from mlirtri.lowering.mlir_common.aliasing import terminator
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, is_block_argument
 
 STACK_BYTES = 1024
 """Buffers up to this size lie on the stack."""
@@ -23,10 +27,8 @@ def one_buffer_per_value(module: ir.Module) -> None:
     """Replace all but the last value of each buffer by a buffer of its own."""
     for function in public_functions(module):
         block = function.regions[0].blocks[0]
-        allocations = [
-            op.results[0] for name in ("memref.alloc", "memref.alloca") for op in operations_named(module, name)
-        ]
-        local = [value for value in allocations if value.owner.parent == function.operation]
+        allocations = [each for each in operations_named(module, *ALLOCATIONS) if each.parent == function.operation]
+        local = [allocation.results[0] for allocation in allocations]
         for buffer in (*block.arguments, *local):
             if isinstance(buffer.type, ir.MemRefType):
                 _rename(block, buffer)
@@ -76,12 +78,9 @@ def _overwrites(operation: ir.Operation, buffer: ir.Value) -> bool:
 
 
 def _new_buffer(block: ir.Block, type_: ir.MemRefType) -> ir.Value:
-    bytes_ = max(1, getattr(type_.element_type, "width", 64) // 8)
-    for size in type_.shape:
-        bytes_ *= size
-    last = block.operations[len(block.operations) - 1]
+    last = terminator(block)
     with ir.InsertionPoint.at_block_begin(block), last.location:
-        if bytes_ <= STACK_BYTES:
+        if prod(type_.shape) * bytes_of(type_.element_type) <= STACK_BYTES:
             return memref.alloca(type_, [], [], alignment=64)
         fresh = memref.alloc(type_, [], [], alignment=64)
     with ir.InsertionPoint(last), last.location:
@@ -106,7 +105,7 @@ def may_be_fused(module: ir.Module) -> bool:
 
 def _copies(earlier: list[tuple[ir.Value, bool, bool]], later: list[tuple[ir.Value, bool, bool]]) -> bool:
     """Return whether the first nest accumulates an argument of the function that the second reads."""
-    stored = [buffer for buffer, is_store, _ in earlier if is_store and isinstance(buffer.owner, ir.Block)]
+    stored = [buffer for buffer, is_store, _ in earlier if is_store and is_block_argument(buffer)]
     kept = [buffer for buffer, is_store, _ in earlier if not is_store and buffer in stored]
     return any(buffer in kept for buffer, is_store, _ in later if not is_store)
 

@@ -21,6 +21,7 @@ from mlirtri.lowering.mlir_common.linalg_builder import (
     plain_accesses,
     set_maps,
 )
+from mlirtri.lowering.mlir_common.reading import buffer_behind, is_block_argument
 
 MAX_LANES, MIN_LANES = 16, 4
 """Lanes per vector: larger squares exceed the registers, smaller ones gain nothing."""
@@ -72,18 +73,14 @@ def _transpose_of(generic: ir.Operation) -> _Transpose | None:
     if sorted(written) != loops or len(loops) < 2 or any(access != written for access in accesses[inputs:]):
         return None
     along = written[-1]
-    crossed = [
-        position
-        for position in range(inputs)
-        if _is_contiguous(operands[position]) and along in accesses[position][:-1]
-    ]
+    swapped = [position for position in range(inputs) if along in accesses[position][:-1]]
+    crossed = [position for position in swapped if _is_contiguous(operands[position])]
     crossed = [position for position in crossed if accesses[position][-1] == accesses[crossed[0]][-1]]
     if not crossed:
         return None
     across, extents = accesses[crossed[0]][-1], dict(zip(written, operands[inputs].type.shape, strict=True))
-    most = min(
-        simd_registers().bits // max(operands[position].type.element_type.width for position in crossed), MAX_LANES
-    )
+    widest = max(operands[position].type.element_type.width for position in crossed)
+    most = min(simd_registers().bits // widest, MAX_LANES)
     lanes = 1 << max(min(most, extents[across], extents[along]), 1).bit_length() - 1
     return _Transpose(generic, accesses, extents, crossed, across, along, lanes) if lanes >= MIN_LANES else None
 
@@ -94,18 +91,9 @@ def _overwrites(generic: ir.Operation) -> bool:
     block = generic.regions[0].blocks[0]
     if not all(isinstance(operand.type, ir.MemRefType) and operand.type.has_static_shape for operand in operands):
         return False
-    read, written = ([_memory(operand) for operand in part] for part in (operands[:inputs], operands[inputs:]))
+    read, written = ([buffer_behind(operand) for operand in part] for part in (operands[:inputs], operands[inputs:]))
     is_looked_at = any(True for argument in list(block.arguments)[inputs:] for _ in argument.uses)
     return bool(written) and not is_looked_at and not any(output == source for output in written for source in read)
-
-
-def _memory(value: ir.Value) -> ir.Value:
-    while isinstance(value.owner, ir.Operation | ir.OpView):
-        maker = value.owner.operation
-        if not maker.operands or not isinstance(maker.operands[0].type, ir.MemRefType):
-            break
-        value = maker.operands[0]
-    return value
 
 
 def _is_contiguous(value: ir.Value) -> bool:
@@ -123,7 +111,7 @@ def _is_arithmetic(plan: _Transpose) -> bool:
                 return False
     block = generic.regions[0].blocks[0]
     *steps, last = [view.operation for view in block.operations]
-    if any(value not in block.arguments and isinstance(value.owner, ir.Block) for value in last.operands):
+    if any(value not in block.arguments and is_block_argument(value) for value in last.operands):
         return False
     return all(step.name.startswith("arith.") and not step.regions and _is_wide(step) for step in steps)
 
@@ -215,9 +203,8 @@ def _in_lanes(step: ir.Operation, values: dict[ir.Value, ir.Value], lanes: int) 
         return vector.broadcast(ir.VectorType.get([lanes], step.results[0].type), step.clone().operation.result)
     operands = [_spread(operand, values, lanes) for operand in step.operands]
     attributes = {name: step.attributes[name] for name in step.attributes}
-    return ir.Operation.create(
-        step.name, [ir.VectorType.get([lanes], step.results[0].type)], operands, attributes
-    ).result
+    kind = ir.VectorType.get([lanes], step.results[0].type)
+    return ir.Operation.create(step.name, [kind], operands, attributes).result
 
 
 def _spread(value: ir.Value, values: dict[ir.Value, ir.Value], lanes: int) -> ir.Value:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from mlirtri.dialect.bindings.mlir import ir, linalg_copy, operations_named
+from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir_backend.loops import (
     argmax,
@@ -23,6 +23,7 @@ from mlirtri.lowering.mlir_backend.loops import (
     structured,
 )
 from mlirtri.lowering.mlir_common import memory_spaces
+from mlirtri.lowering.mlir_common.cloning import copies_to_linalg
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 TO_GENERIC = (Pass("func.func(linalg-generalize-named-ops)", "named operations become generic ones"),)
@@ -72,12 +73,3 @@ def to_loops(module: ir.Module, context: CompileContext, joins_reductions: bool 
         run_passes(module, TIDY, context)
         run_rewrite("private-arrays", private_arrays.rewrite, module, context)
     return module
-
-
-def copies_to_linalg(module: ir.Module) -> None:
-    """Replace each `memref.copy` by `linalg.copy`, which becomes loops."""
-    for copy in operations_named(module, "memref.copy"):
-        source, target = copy.operands
-        with ir.InsertionPoint(copy), copy.location:
-            linalg_copy(source, target)
-        copy.erase()

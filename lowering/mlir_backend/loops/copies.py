@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, memref, operations_named
 from mlirtri.lowering.mlir_backend.loops.loop_memory import is_whole
-from mlirtri.lowering.mlir_common.aliasing import between
-from mlirtri.lowering.mlir_common.cloning import clone_all
-from mlirtri.lowering.mlir_common.reading import is_block_argument
+from mlirtri.lowering.mlir_common.aliasing import ancestor_in, between
+from mlirtri.lowering.mlir_common.cloning import clone_all, needed_by, replace
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, is_block_argument
 
-FREE = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.load", "memref.dim")
+FREE = (*ALLOCATIONS, "memref.dealloc", "memref.load", "memref.dim")
 """Operations besides arithmetic that may stand between the copy and its reader."""
 Offset = "tuple[int] | tuple[int, ir.Value]"
 """An index that is a loop counter, by loop number, or its sum with a value."""
@@ -26,7 +26,7 @@ Offset = "tuple[int] | tuple[int, ir.Value]"
 
 def rewrite(module: ir.Module) -> None:
     """Remove every such copy of `module`."""
-    for allocation in (*operations_named(module, "memref.alloc"), *operations_named(module, "memref.alloca")):
+    for allocation in operations_named(module, *ALLOCATIONS):
         temporary = _temporary(allocation)
         if temporary is None:
             continue
@@ -69,7 +69,7 @@ def _temporary(allocation: ir.Operation) -> _Temporary | None:
     store, writer = stores[0], stores[0].parent.operation
     if writer.name != "scf.parallel" or list(store.operands)[2:] != _indices(writer):
         return None
-    readers = [_ancestor(read, writer.block) for read in reads]
+    readers = [ancestor_in(read, writer.block) for read in reads]
     # Each is looked at before any two are compared: the bindings do not compare an operation with None.
     loops = [reader for reader in readers if reader is not None and reader.name == "scf.parallel"]
     if len(loops) != len(readers) or any(other != loops[0] for other in loops):
@@ -85,14 +85,6 @@ def _temporary(allocation: ir.Operation) -> _Temporary | None:
 
 def _indices(nest: ir.Operation) -> list[ir.Value]:
     return list(nest.regions[0].blocks[0].arguments)
-
-
-def _ancestor(operation: ir.Operation, block: ir.Block) -> ir.Operation | None:
-    while operation.block != block:
-        if operation.parent is None or operation.parent.operation.name == "func.func":
-            return None
-        operation = operation.parent.operation
-    return operation
 
 
 def _is_copied_in(temporary: _Temporary) -> bool:
@@ -124,14 +116,13 @@ def _is_copied_out(temporary: _Temporary) -> bool:
         return False
     if not all(_keeps(operation, buffer) and not _accesses("memref.load", operation, buffer) for operation in inner):
         return False
-    operands = [value for operation in all_operations_in(temporary.reader) for value in operation.operands]
-    if any(_is_result_of(value, operation) for value in operands for operation in inner):
+    if any(_is_result_of(value, operation) for value in needed_by(temporary.reader) for operation in inner):
         return False
     target, loops = _offsets(stores[0], temporary.reader), len(_indices(temporary.reader))
     loads, block = _accesses("memref.load", temporary.writer, buffer), temporary.store.block
     return not _accesses("memref.store", temporary.writer, buffer) and all(
         _is_disjoint(_offsets(load, temporary.writer), target, loops)
-        and _ancestor(load, block).is_before_in_block(temporary.store)
+        and ancestor_in(load, block).is_before_in_block(temporary.store)
         for load in loads
     )
 
@@ -188,8 +179,7 @@ def _read_the_source(temporary: _Temporary) -> None:
     writer = temporary.writer
     for read in temporary.reads:
         values = _clone_before(read, writer, temporary.reader, ("memref.store", "scf.reduce"))
-        read.results[0].replace_all_uses_with(values[temporary.store.operands[0]])
-        read.erase()
+        replace(read, [values[temporary.store.operands[0]]])
     temporary.erase(writer)
 
 

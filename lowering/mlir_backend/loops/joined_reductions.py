@@ -15,7 +15,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, 
 from mlirtri.lowering.mlir_common.attributes import JOINED, noted_strides, strides_of
 from mlirtri.lowering.mlir_common.index_values import DYNAMIC, index_constant, split_sizes
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, maps_of, set_maps
-from mlirtri.lowering.mlir_common.reading import definition
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, definition
 
 
 def rewrite(module: ir.Module) -> None:
@@ -63,7 +63,7 @@ def _is_whole_array(value: ir.Value) -> bool:
     return (
         isinstance(kind, ir.MemRefType)
         and kind.layout == ir.MemRefType.get(kind.shape, kind.element_type).layout
-        and (owner is None or owner.name in ("memref.alloc", "memref.alloca"))
+        and (owner is None or owner.name in ALLOCATIONS)
     )
 
 

@@ -17,10 +17,10 @@ from mlirtri.lowering.dependence.index_forms import IndexForms
 from mlirtri.lowering.mlir_backend.loops.carried_reductions import Combination, combination_of
 from mlirtri.lowering.mlir_common.aliasing import is_inside
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument, only_user
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, integer_constant, is_block_argument, only_user
 
 _PURE = ("arith.", "math.", "complex.", "scf.")
-_MEMORY = frozenset({"memref.alloc", "memref.alloca", "memref.dealloc", "memref.dim"})
+_MEMORY = frozenset({*ALLOCATIONS, "memref.dealloc", "memref.dim"})
 _MOST_PAIRS = 2000
 """Pairs of accesses that are compared for one loop; a body with more takes longer than it gains."""
 
@@ -37,7 +37,7 @@ def combined_buffers(loop: ir.Operation) -> dict[ir.Value, Combination] | None:
     forms = IndexForms(loop)
     for buffer, group in accesses.items():
         if is_inside(buffer, loop):
-            if is_block_argument(buffer) or buffer.owner.name not in ("memref.alloc", "memref.alloca"):
+            if is_block_argument(buffer) or buffer.owner.name not in ALLOCATIONS:
                 return None
         elif any(access.name == "memref.store" for access in group):
             if not is_whole(buffer):
@@ -135,4 +135,4 @@ def is_whole(buffer: ir.Value) -> bool:
     """Return whether a buffer is no view, so that nothing else aliases it."""
     if is_block_argument(buffer):
         return buffer.owner.owner.operation.name == "func.func"
-    return buffer.owner.name in ("memref.alloc", "memref.alloca")
+    return buffer.owner.name in ALLOCATIONS

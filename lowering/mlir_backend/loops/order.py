@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, maps_of, permute_loops
+from mlirtri.lowering.mlir_common.reading import defined_by
 
 
 def rewrite(module: ir.Module) -> None:
@@ -38,9 +39,9 @@ def _relax_sums(generic: ir.Operation) -> None:
             if step.name not in ("arith.addf", "arith.mulf"):
                 continue
             step.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<reassoc,contract>")
-            value = step.operands[1 - use.operand_number]
-            if isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name == "arith.mulf":
-                value.owner.operation.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>")
+            product = defined_by(step.operands[1 - use.operand_number], "arith.mulf")
+            if product is not None:
+                product.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>")
 
 
 def _reorder(generic: ir.Operation, loops: int) -> None:

@@ -13,6 +13,7 @@ from math import prod
 from mlirtri.dialect.bindings.mlir import ir, memref, operations_named
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS
 
 LARGEST_ARRAY = 4096
 """Elements of an array that each iteration may allocate."""
@@ -20,7 +21,7 @@ LARGEST_ARRAY = 4096
 
 def rewrite(module: ir.Module) -> None:
     """Move such allocations into their loops."""
-    for allocation in (*operations_named(module, "memref.alloca"), *operations_named(module, "memref.alloc")):
+    for allocation in operations_named(module, *ALLOCATIONS):
         kind = allocation.results[0].type
         if not kind.has_static_shape or prod(kind.shape) > LARGEST_ARRAY:
             continue

@@ -22,7 +22,7 @@ from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
 from mlirtri.lowering.mlir_common.cloning import clone_all, replace
 from mlirtri.lowering.mlir_common.index_values import index_constant
-from mlirtri.lowering.mlir_common.reading import integer_constant
+from mlirtri.lowering.mlir_common.reading import defined_by, integer_constant, trip_count
 
 CHUNKS = 64
 """Chunks of a loop that is long enough; a power of 2."""
@@ -69,7 +69,8 @@ def _visit(block: ir.Block, threads: int, is_outermost: bool, on_device: bool) -
                 with ir.InsertionPoint(operation), operation.location:
                     replace(operation, chunks.build())
                 continue
-            if threads == 1 and DECLARED_PARALLEL in operation.attributes and is_independent(operation):
+            is_declared = threads == 1 and DECLARED_PARALLEL in operation.attributes
+            if is_declared and not operation.results and combined_buffers(operation) == {}:
                 _declare(operation)
                 continue
         if operation.name in ("scf.for", "scf.while", "scf.if"):
@@ -78,57 +79,50 @@ def _visit(block: ir.Block, threads: int, is_outermost: bool, on_device: bool) -
                     _visit(inner, threads, is_outermost and operation.name == "scf.if", on_device)
 
 
-def is_independent(loop: ir.Operation) -> bool:
-    """Return whether the iterations of a loop share nothing, reductions included."""
-    return not len(loop.results) and combined_buffers(loop) == {}
-
-
 def _declare(loop: ir.Operation) -> None:
     """Replace an `scf.for` of independent iterations by an `scf.parallel`, as whoever reads the loops knows it."""
     block = loop.regions[0].blocks[0]
     with ir.InsertionPoint(loop), loop.location:
         parallel = scf.ParallelOp([], *([bound] for bound in list(loop.operands)[:3]), [])
-    parallel.regions[0].blocks.append(ir.IndexType.get())
-    target = parallel.regions[0].blocks[0]
-    block.arguments[0].replace_all_uses_with(target.arguments[0])
+        target = parallel.regions[0].blocks.append(ir.IndexType.get())
+        block.arguments[0].replace_all_uses_with(target.arguments[0])
+        _move_steps(block, target)
+        with ir.InsertionPoint(target):
+            scf.ReduceOp([], 0)
+    loop.erase()
+
+
+def _move_steps(block: ir.Block, target: ir.Block) -> None:
+    """Move all operations of a block but its terminator to the end of another one."""
     *steps, _ = [view.operation for view in block.operations]
     for step in steps:
         target.append(step)
-    with ir.InsertionPoint(target), loop.location:
-        scf.ReduceOp([], 0)
-    loop.erase()
 
 
 def in_order(nest: ir.Operation) -> None:
     """Replace an `scf.parallel` without results by `scf.for` loops."""
-    block, values = nest.regions[0].blocks[0], {}
-    count = len(block.arguments)
-    bounds = list(nest.operands)
-    with ir.InsertionPoint(nest), nest.location:
-        loop = scf.ForOp(bounds[0], bounds[count], bounds[2 * count])
-    values[block.arguments[0]] = loop.induction_variable
-    for axis in range(1, count):
-        with ir.InsertionPoint(loop.body), nest.location:
-            inner = scf.ForOp(bounds[axis], bounds[count + axis], bounds[2 * count + axis])
-            scf.YieldOp([])
-        loop = inner
-        values[block.arguments[axis]] = loop.induction_variable
-    for argument, value in values.items():
-        argument.replace_all_uses_with(value)
-    *steps, _ = [view.operation for view in block.operations]
-    for step in steps:
-        loop.body.append(step)
-    with ir.InsertionPoint(loop.body), nest.location:
+    block, bounds = nest.regions[0].blocks[0], list(nest.operands)
+    count, point = len(block.arguments), ir.InsertionPoint(nest)
+    for axis, argument in enumerate(block.arguments):
+        with point, nest.location:
+            loop = scf.ForOp(*bounds[axis : 3 * count : count])
+            if axis:
+                scf.YieldOp([])
+        argument.replace_all_uses_with(loop.induction_variable)
+        point = ir.InsertionPoint(loop.body)
+    _move_steps(block, loop.body)
+    with point, nest.location:
         scf.YieldOp([])
     nest.erase()
 
 
 def chunks_of(loop: ir.Operation, threads: int) -> Chunks | None:
     """Return the chunks of a loop; None where its iterations depend on each other, or are few."""
-    trips, smallest = _constant_trips(loop), 1 if _has_loops(loop) else SMALLEST_CHUNK
+    trips, smallest = trip_count(list(loop.operands)[:3]), 1 if _has_loops(loop) else SMALLEST_CHUNK
     if trips is not None and trips < 2 * smallest:
         return None
-    if threads > 1 and _allocates_dynamic_sizes(loop):
+    allocates = any(inner.name == "memref.alloc" and len(inner.operands) for inner in all_operations_in(loop))
+    if threads > 1 and allocates:  # of sizes that are not known before the threads begin
         return None
     reductions = [reduction_of(loop, slot) for slot in range(len(loop.results))]
     if None in reductions:
@@ -164,7 +158,7 @@ class Chunks:
     def build(self) -> list[ir.Value]:
         """Build the chunks and the combination of their results; return the loop's results."""
         lower, upper, step, *initial = self.loop.operands
-        trips = _trips(lower, upper, step)
+        trips = _ceildiv(arith.maxsi(arith.subi(upper, lower), index_constant(0)), step)
         size = arith.maxsi(_ceildiv(trips, index_constant(CHUNKS)), index_constant(self.smallest))
         count = _ceildiv(trips, size)
         starts = [kind.start(value) for kind, value in zip(self.reductions, initial, strict=True)]
@@ -202,7 +196,7 @@ class Chunks:
 
     def _chunk(self, first: ir.Value, last: ir.Value, starts: list, arrays: dict) -> list[ir.Value]:
         """Build the iterations of one chunk, in blocks where there may be many terms that round; return its results."""
-        trips = _constant_trips(self.loop)
+        trips = trip_count(list(self.loop.operands)[:3])
         is_rounded = any(kind.name in ROUNDED for kind in self.reductions)
         if not is_rounded or _has_loops(self.loop) or (trips is not None and trips <= CHUNKS * BLOCK):
             return self._iterations(first, last, starts, arrays)
@@ -277,9 +271,9 @@ class Chunks:
 
 def _parallel(count: ir.Value, body: Callable[[ir.Value], object]) -> None:
     loop = scf.ParallelOp([], [index_constant(0)], [count], [index_constant(1)], [])
-    loop.regions[0].blocks.append(ir.IndexType.get())
-    with ir.InsertionPoint(loop.regions[0].blocks[0]):
-        body(loop.regions[0].blocks[0].arguments[0])
+    block = loop.regions[0].blocks.append(ir.IndexType.get())
+    with ir.InsertionPoint(block):
+        body(block.arguments[0])
         scf.ReduceOp([], 0)
 
 
@@ -296,12 +290,8 @@ def _cost(loop: ir.Operation) -> int:
 def _typical_trips(operation: ir.Operation) -> int:
     if operation.name != "scf.for":
         return UNKNOWN_TRIPS if operation.name == "scf.while" else 1
-    trips = _constant_trips(operation)
+    trips = trip_count(list(operation.operands)[:3])
     return UNKNOWN_TRIPS if trips is None else trips
-
-
-def _allocates_dynamic_sizes(loop: ir.Operation) -> bool:
-    return any(inner.name == "memref.alloc" and len(inner.operands) for inner in all_operations_in(loop))
 
 
 def _copies(buffer: ir.Value) -> ir.Value:
@@ -340,9 +330,9 @@ def _redirect(loop: ir.Operation, buffer: ir.Value, array: ir.Value) -> None:
 
 def _relax(loop: ir.Operation, slot: int, kind: Combination) -> None:
     """Let LLVM make vectors of a rounded sum whose only step is in the loop's own block."""
-    step = terminator(loop.regions[0].blocks[0]).operands[slot].owner
-    if kind.name in ROUNDED and isinstance(step, ir.Operation | ir.OpView) and step.operation.name == kind.name:
-        step.operation.attributes["fastmath"] = ir.Attribute.parse(_REASSOCIATED)
+    step = defined_by(terminator(loop.regions[0].blocks[0]).operands[slot], kind.name)
+    if kind.name in ROUNDED and step is not None:
+        step.attributes["fastmath"] = ir.Attribute.parse(_REASSOCIATED)
 
 
 def _for(count: ir.Value, body: Callable[[ir.Value], object]) -> None:
@@ -366,16 +356,6 @@ def _elements(buffer: ir.Value) -> int:
 
 def _has_loops(loop: ir.Operation) -> bool:
     return any(inner.name in ("scf.for", "scf.while", "scf.parallel") for inner in all_operations_in(loop)[1:])
-
-
-def _constant_trips(loop: ir.Operation) -> int | None:
-    lower, upper, step = map(integer_constant, list(loop.operands)[:3])
-    return None if lower is None or upper is None or not step else max(0, -((lower - upper) // step))
-
-
-def _trips(lower: ir.Value, upper: ir.Value, step: ir.Value) -> ir.Value:
-    extent = arith.maxsi(arith.subi(upper, lower), index_constant(0))
-    return _ceildiv(extent, step)
 
 
 def _ceildiv(value: ir.Value, divisor: ir.Value) -> ir.Value:

@@ -12,12 +12,14 @@ from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, scf
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_common.aliasing import is_inside, terminator
 from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, defined_by, definition
 
 
 def rewrite(module: ir.Module) -> None:
     """Replace the selects of buffers of `module`, in place."""
     # The last one: no other select uses it.
-    while (select := next(filter(_selects_buffers, operations_named(module, "arith.select")[::-1]), None)) is not None:
+    while selects := [each for each in operations_named(module, "arith.select") if _is_buffer(each.results[0])]:
+        select = selects[-1]
         while (use := next(iter(select.results[0].uses), None)) is not None:
             user = use.owner.operation
             if user.name == "scf.yield" and user.parent.name == "scf.if":
@@ -25,10 +27,6 @@ def rewrite(module: ir.Module) -> None:
             else:
                 _split(select, user)
         select.erase()
-
-
-def _selects_buffers(select: ir.Operation) -> bool:
-    return _is_buffer(select.results[0])
 
 
 def _is_buffer(value: ir.Value) -> bool:
@@ -94,8 +92,7 @@ def _select_after_inner(branch: ir.Operation, block: ir.Block, position: int) ->
     """Do the same for the branches inside that a block yields a buffer of."""
 
     def is_of_inner(buffer: ir.Value) -> bool:
-        is_result = not isinstance(buffer.owner, ir.Block) and buffer.owner.operation.name == "scf.if"
-        return is_result and is_inside(buffer, branch)
+        return defined_by(buffer, "scf.if") is not None and is_inside(buffer, branch)
 
     while (buffer := next(filter(is_of_inner, _buffers(terminator(block).operands[position])), None)) is not None:
         _select_after(buffer.owner.operation, buffer.result_number)
@@ -103,9 +100,9 @@ def _select_after_inner(branch: ir.Operation, block: ir.Block, position: int) ->
 
 def _buffers(value: ir.Value) -> list[ir.Value]:
     """Return the buffers that selects choose `value` from."""
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.select":
+    if (select := defined_by(value, "arith.select")) is None:
         return [value]
-    _, x, y = value.owner.operation.operands
+    _, x, y = select.operands
     return [*_buffers(x), *_buffers(y)]
 
 
@@ -123,12 +120,11 @@ def _constant(number: int) -> ir.Value:
 
 def _allocated_before(branch: ir.Operation, buffer: ir.Value) -> None:
     """Move the allocation of a buffer before a branch; raises `UnsupportedOperationError` if its sizes are inside."""
-    owner = buffer.owner
-    is_allocated = not isinstance(owner, ir.Block) and owner.operation.name.startswith("memref.alloc")
-    if not is_allocated or any(is_inside(size, branch) for size in owner.operation.operands):
+    owner = definition(buffer)
+    if owner is None or owner.name not in ALLOCATIONS or any(is_inside(size, branch) for size in owner.operands):
         raise UnsupportedOperationError(
             "one side of an `if` makes an array of a size that is known there only, and the other side another array",
             span_of(branch.location),
             help="make the array before the `if`, and write it on both sides",
         )
-    owner.operation.move_before(branch)
+    owner.move_before(branch)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, scf
 from mlirtri.lowering.core.stage import NARROWED_SUM
 from mlirtri.lowering.mlir_common.aliasing import terminator
-from mlirtri.lowering.mlir_common.cloning import clone
+from mlirtri.lowering.mlir_common.cloning import clone, replace
 from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, maps_of
-from mlirtri.lowering.mlir_common.reading import definition
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, defined_by, definition
 
 Values = list[ir.Value]
 
@@ -27,7 +27,7 @@ def rewrite(module: ir.Module) -> None:
     narrowed = [_is_narrowed_sum(generic) for generic in generics]
     for generic, is_narrowed in zip(generics, narrowed, strict=True):
         with ir.InsertionPoint(generic), generic.location:
-            _Nest(generic, is_narrowed).build()
+            _Nest(generic, is_narrowed).loops_from(0, [])
         generic.erase()
 
 
@@ -49,10 +49,7 @@ class _Nest:
     def outputs(self) -> range:
         return range(self.inputs, len(self.maps))
 
-    def build(self) -> None:
-        self._loops_from(0, [])
-
-    def _loops_from(self, first: int, indices: Values) -> None:
+    def loops_from(self, first: int, indices: Values) -> None:
         """Build the loops from `first` on that carry nothing: adjacent parallel ones together, reductions alone."""
         if all(self.reduces[first:]):
             self._element(indices)
@@ -66,7 +63,7 @@ class _Nest:
         if self.is_narrowed and self.reduces[first]:
             loop.attributes[NARROWED_SUM] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.regions[0].blocks[0]):
-            self._loops_from(last, [*indices, *loop.regions[0].blocks[0].arguments])
+            self.loops_from(last, [*indices, *loop.regions[0].blocks[0].arguments])
             scf.YieldOp([]) if self.reduces[first] else scf.ReduceOp([], 0)
 
     def _element(self, indices: Values) -> None:
@@ -109,11 +106,8 @@ class _Nest:
 
     def _input(self, position: int, indices: Values) -> ir.Value:
         buffer = self.buffers[position]
-        return (
-            memref.load(buffer, self._indices_of(position, indices))
-            if isinstance(buffer.type, ir.MemRefType)
-            else buffer
-        )
+        is_memory = isinstance(buffer.type, ir.MemRefType)
+        return memref.load(buffer, self._indices_of(position, indices)) if is_memory else buffer
 
     def _reads(self, position: int) -> bool:
         return any(True for _ in self.body.arguments[position].uses)
@@ -146,8 +140,7 @@ def _clone(step: ir.Operation, values: dict[ir.Value, ir.Value], indices: Sequen
     copy = clone(step, values)
     for inner in all_operations_in(copy):
         if inner.name == "linalg.index":
-            inner.results[0].replace_all_uses_with(indices[inner.attributes["dim"].value])
-            inner.erase()
+            replace(inner, [indices[inner.attributes["dim"].value]])
     return copy
 
 
@@ -181,7 +174,7 @@ def _is_narrowed_sum(generic: ir.Operation) -> bool:
     if not is_wide or "reduction" not in iterators_of(generic) or not _adds_narrow(generic):
         return False
     owner = definition(memory)
-    if owner is None or owner.name not in ("memref.alloc", "memref.alloca"):
+    if owner is None or owner.name not in ALLOCATIONS:
         return False
     return all(_keeps_narrow(use.owner.operation, use.operand_number) for use in memory.uses)
 
@@ -189,13 +182,12 @@ def _is_narrowed_sum(generic: ir.Operation) -> bool:
 def _adds_narrow(generic: ir.Operation) -> bool:
     """Return whether the body yields the sum of the accumulator and a widened number."""
     block = generic.regions[0].blocks[0]
-    addition = definition(terminator(block).operands[0])
-    if addition is None or addition.name != "arith.addf":
+    addition = defined_by(terminator(block).operands[0], "arith.addf")
+    if addition is None:
         return False
     accumulator = block.arguments[len(block.arguments) - 1]
     terms = [operand for operand in addition.operands if operand != accumulator]
-    makers = [definition(term) for term in terms]
-    return len(makers) == 1 and makers[0] is not None and makers[0].name == "arith.extf"
+    return len(terms) == 1 and defined_by(terms[0], "arith.extf") is not None
 
 
 def _keeps_narrow(user: ir.Operation, position: int) -> bool:

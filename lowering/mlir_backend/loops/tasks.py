@@ -17,7 +17,7 @@ from mlirtri.lowering.mlir_backend.loops.loop_memory import combined_buffers
 from mlirtri.lowering.mlir_backend.loops.reduction_chunks import CHUNKS, chunks_of
 from mlirtri.lowering.mlir_common.aliasing import is_inside
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument
+from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument, trip_count
 
 _LOOPS = ("scf.for", "scf.while", "scf.parallel")
 
@@ -99,12 +99,9 @@ class _Tasks:
         chunks = chunks_of(loop, 1)
         if chunks is None:
             return None
-        count = _count(bounds)
-        return (
-            f"n/{CHUNKS}, at least {chunks.smallest}"
-            if count is None
-            else str(max(-(-count // CHUNKS), chunks.smallest))
-        )
+        if (count := trip_count(bounds)) is None:
+            return f"n/{CHUNKS}, at least {chunks.smallest}"
+        return str(max(-(-count // CHUNKS), chunks.smallest))
 
 
 def _has_atomics(loop: ir.Operation) -> bool:
@@ -115,13 +112,8 @@ def _has_atomics(loop: ir.Operation) -> bool:
 
 
 def _even_block(bounds: Sequence[ir.Value], threads: int) -> str:
-    count, parts = _count(bounds), 16 * threads
+    count, parts = trip_count(bounds), 16 * threads
     return f"n/{parts}" if count is None else str(max(1, -(-count // parts)))
-
-
-def _count(bounds: Sequence[ir.Value]) -> int | None:
-    lower, upper, step = map(integer_constant, bounds)
-    return None if lower is None or upper is None or not step else max(0, -((lower - upper) // step))
 
 
 def _reduced(loop: ir.Operation) -> tuple[str, ...]:
@@ -151,20 +143,16 @@ def _is_result(store: ir.Operation) -> bool:
 
 
 def _task(
-    kind: str, operations: list[ir.Operation], depth: int, bounds: tuple[str, ...] = (), block: str = "", reduces=()
+    kind: str,
+    operations: list[ir.Operation],
+    depth: int,
+    bounds: tuple[str, ...] = (),
+    block: str = "",
+    reduces: tuple[str, ...] = (),
 ) -> Task:
-    spans = [span for operation in operations if (span := span_of(operation.location)) is not None]
-    reads = _accessed(operations, "memref.load", 0)
-    return Task(
-        kind,
-        spans[0] if spans else None,
-        bounds,
-        block,
-        reads,
-        _accessed(operations, "memref.store", 1),
-        reduces,
-        depth,
-    )
+    span = next((span for operation in operations if (span := span_of(operation.location)) is not None), None)
+    reads, writes = _accessed(operations, "memref.load", 0), _accessed(operations, "memref.store", 1)
+    return Task(kind, span, bounds, block, reads, writes, reduces, depth)
 
 
 def _accessed(operations: list[ir.Operation], name: str, position: int) -> tuple[str, ...]:
