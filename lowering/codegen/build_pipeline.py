@@ -14,7 +14,7 @@ from mlirtri.lowering.codegen.passes.arithmetic import (
 )
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.elementary import tir_pass as vector_math
-from mlirtri.lowering.tir.statements import substituted
+from mlirtri.lowering.tir.statements import nodes_in, rewritten, substituted
 from mlirtri.lowering.toolchain import tvm_names
 from mlirtri.lowering.toolchain.tvm_names import EXACT_BUFFERS, IMPERATIVE
 
@@ -69,7 +69,7 @@ def _with_statements_in_place(lowering):
     def run(mod):
         functions = [function for _, function in mod.functions_items()]
         is_imperative = any(IMPERATIVE in (function.attrs or {}) for function in functions)
-        has_lets = any(_has_lets(function) for function in functions)
+        has_lets = any(nodes_in(function.body, tvm_names.tirx.Let) for function in functions)
         is_cuda = any(not vector_math.is_for_cpu(function) for function in functions)
         # On a device TVM simplifies once more: it puts integers back, and leaves variables that nothing reads.
         has_no_cse = has_lets or is_imperative or is_cuda
@@ -90,24 +90,13 @@ def _with_statements_in_place(lowering):
     return run
 
 
-def _has_lets(function: tvm_names.PrimFunc) -> bool:
-    lets = []
-    tvm_names.structural_walk(function.body, (tvm_names.tirx.Let, lets.append))
-    return bool(lets)
-
-
 def _pass(name: str, rewrite):
     return tvm_names.tvm.transform.module_pass(lambda mod, _: rewrite(mod), opt_level=0, name=name)
 
 
 def _without_unit_loops(mod: tvm_names.IRModule) -> tvm_names.IRModule:
     """Replace loops of one iteration by their bodies: TVM leaves one where a thread's loop had annotations."""
-    unit_loops = (tvm_names.tirx.For, _body_of_unit)
-    functions = {
-        name: function.with_body(tvm_names.structural_map(function.body, unit_loops, order="post"))
-        for name, function in mod.functions_items()
-    }
-    return tvm_names.IRModule(functions, attrs=mod.attrs)
+    return rewritten(mod, (tvm_names.tirx.For, _body_of_unit))
 
 
 def _body_of_unit(loop: tvm_names.tirx.For) -> Any:

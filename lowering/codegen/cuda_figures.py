@@ -10,6 +10,7 @@ from typing import Any
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.codegen.lowered_functions import Named, device_module
 from mlirtri.lowering.core.launch_figures import LaunchFigures
+from mlirtri.lowering.tir.statements import nodes_in, operator_name
 from mlirtri.lowering.toolchain.nvcc import compiled_by_nvcc
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
@@ -35,18 +36,10 @@ def figures_of(functions: Sequence[Named], source: str, target: Target) -> tuple
 
 
 def _figures(name: str, function: PrimFunc, source: str) -> LaunchFigures:
-    extents: dict[str, int | None] = {}
-    shared: list[int] = []
-
-    def note_extent(node: Node) -> None:
-        if node.attr_key == "thread_extent":
-            extents[str(node.node.thread_tag)] = _constant(node.value)
-
-    def note_shared(node: Node) -> None:
-        if str(node.buffer.scope()).startswith("shared"):
-            shared.append(_bytes(node.buffer) or 0)
-
-    structural_walk(function.body, [(tirx.AttrStmt, note_extent), (tirx.AllocBuffer, note_shared)])
+    attributes = [node for node in nodes_in(function.body, tirx.AttrStmt) if node.attr_key == "thread_extent"]
+    extents = {str(node.node.thread_tag): _constant(node.value) for node in attributes}
+    allocated = [node.buffer for node in nodes_in(function.body, tirx.AllocBuffer)]
+    shared = [_bytes(buffer) or 0 for buffer in allocated if str(buffer.scope()).startswith("shared")]
     grid_x, grid_y, grid_z = (extents.get(f"blockIdx.{axis}", 1) for axis in _AXES)
     x, y, z = (extents.get(f"threadIdx.{axis}", 1) or 1 for axis in _AXES)
     grid, block = (grid_x, grid_y, grid_z), (x, y, z)
@@ -58,17 +51,10 @@ def _figures(name: str, function: PrimFunc, source: str) -> LaunchFigures:
 
 def _buffers(function: PrimFunc) -> int | None:
     """Return the bytes of the buffers that the function takes; None if a size is known at run time only."""
-    by_name: dict[str, int | None] = {}
     parameters = {str(parameter.name) for parameter in function.params}
-
-    def note(node: Node) -> None:
-        name = getattr(node.data, "name", "")
-        if name in parameters:
-            by_name[name] = _bytes(node.buffer)
-
-    structural_walk(function.body, (tirx.DeclBuffer, note))
-    sizes = list(by_name.values())
-    return None if None in sizes else sum(size for size in sizes if size is not None)
+    declared = {getattr(node.data, "name", ""): node.buffer for node in nodes_in(function.body, tirx.DeclBuffer)}
+    sizes = [_bytes(buffer) for name, buffer in declared.items() if name in parameters]
+    return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 def _barriers(statement: Stmt) -> int:
@@ -77,7 +63,7 @@ def _barriers(statement: Stmt) -> int:
 
     def visit_call(node: Node) -> None:
         nonlocal count
-        count += str(getattr(node.op, "name", "")) == _SYNC
+        count += operator_name(node) == _SYNC
 
     def visit_loop(node: Node) -> Any:
         nonlocal count

@@ -16,7 +16,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.codegen.build_pipeline import BUILD_PIPELINE
 from mlirtri.lowering.codegen.lowered_functions import DEVICE_FUNCTION, Named, cuda_module
 from mlirtri.lowering.core.launch_figures import most_shared_bytes
-from mlirtri.lowering.tir.statements import nodes_in
+from mlirtri.lowering.tir.statements import nodes_in, operator_name
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
@@ -85,7 +85,7 @@ def _on_cpu(function: PrimFunc, most: int, spans: Mapping[str, Any]) -> PrimFunc
 
 def _compared_with_cpu(node: Node) -> Any:
     field = node.a
-    is_device = _name(field) == _GET and int(field.args[2]) == _DEVICE_TYPE
+    is_device = operator_name(field) == _GET and int(field.args[2]) == _DEVICE_TYPE
     return tirx.EQ(field, tirx.IntImm("int32", _CPU)) if is_device else node
 
 
@@ -96,9 +96,9 @@ def _attribute_of_cpu(node: Node) -> Any:
 
 
 def _call(node: Node, most: int, spans: Mapping[str, Any], own: Set[Any]) -> Any:
-    if _name(node) == _LAUNCH:
+    if operator_name(node) == _LAUNCH:
         return _launch(node, most, spans, own)
-    if _name(node) == _PACKED and node.args[0].value == _SET_DEVICE:
+    if operator_name(node) == _PACKED and node.args[0].value == _SET_DEVICE:
         return tirx.call_packed(_SET_DEVICE, tirx.IntImm("int32", _CPU), node.args[2])
     return node
 
@@ -111,7 +111,8 @@ def _launch(node: Node, most: int, spans: Mapping[str, Any], own: Set[Any]) -> A
     sizes = [tirx.Cast("int64", given.get(name, tirx.IntImm("int64", 1))) for name in _SIZES]
     sizes.append(tirx.Cast("int64", given.get(_DYNAMIC_BYTES, tirx.IntImm("int64", 0))))
     sizes.append(tirx.IntImm("int64", most))
-    extents = [_bytes_of(argument, kernel.value, spans, own) for argument in arguments if not _is_number(argument)]
+    buffers = [argument for argument in arguments if not isinstance(argument.ty, ir.PrimType)]
+    extents = [_bytes_of(argument, kernel.value, spans, own) for argument in buffers]
     return tirx.call_packed(kernel.value, *arguments, *sizes, *extents)
 
 
@@ -127,11 +128,3 @@ def _bytes_of(argument: Expr, kernel: str, spans: Mapping[str, Any], own: Set[An
     for extent in [spans[buffer.name]] if buffer.name in spans else buffer.shape:
         size = size * tirx.Cast("int64", extent)
     return -size if buffer in own else size
-
-
-def _is_number(argument: Expr) -> bool:
-    return isinstance(argument.ty, ir.PrimType) if hasattr(ir, "PrimType") else False
-
-
-def _name(node: Node) -> str:
-    return str(getattr(getattr(node, "op", None), "name", ""))

@@ -36,6 +36,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     PrimFunc,
     RuntimeModule,
     Target,
+    address_of,
     tirx,
     tvm,
 )
@@ -72,13 +73,8 @@ class _Lowered:
     module: IRModule
 
     def is_of(self, function: PrimFunc) -> bool:
-        return (
-            len(function.params) == len(self.function.params)
-            and all(
-                other.same_as(parameter) for other, parameter in zip(function.params, self.function.params, strict=True)
-            )
-            and _attributes(function) == self.attributes
-        )
+        parameters, own = ([address_of(each) for each in some.params] for some in (function, self.function))
+        return parameters == own and _attributes(function) == self.attributes
 
 
 _tried: dict[tuple[Any, ...], _Lowered] = {}
@@ -104,13 +100,11 @@ def built(functions: Iterable[Named], target: Target, results: Mapping[str, int]
         is_known = cached is not None and cached.is_of(function)
         lowered = cached.module if is_known else _lower(name, function, target)
         if results and name in results:
-            parts = [
-                (variable, with_separate_result(part, results[name], len(function.params)))
-                if variable.name_hint == name
-                else (variable, part)
-                for variable, part in lowered.functions_items()
-            ]
-            lowered = IRModule(dict(parts), attrs=lowered.attrs)
+            parts = dict(lowered.functions_items())
+            for variable in parts:
+                if variable.name_hint == name:
+                    parts[variable] = with_separate_result(parts[variable], results[name], len(function.params))
+            lowered = IRModule(parts, attrs=lowered.attrs)
         merged.update(lowered)
     if not with_halves:
         first, function = next(iter(merged.functions_items()))
@@ -145,6 +139,7 @@ Named = tuple[str, PrimFunc]
 
 
 def host_module(functions: Iterable[Named]) -> IRModule:
+    """Return the module of functions for this CPU, each of which callers see by its name."""
     return _public((name, host_ready(function)) for name, function in functions)
 
 
@@ -170,10 +165,8 @@ def device_module(functions: Iterable[Named], target: Target) -> IRModule:
     """Return the device functions: ``<name>_kernel``, ``<name>_kernel_1``… for each PrimFunc."""
     pipeline, _, finish_device = tvm.tirx.get_tir_pipeline(BUILD_PIPELINE)
     mod = pipeline(tirx.transform.BindTarget(target)(cuda_module(functions)))
-    on_device = tirx.transform.Filter(lambda function: int(function.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)(
-        mod
-    )
-    return finish_device()(on_device)
+    on_device = tirx.transform.Filter(lambda function: int(function.attrs.get("calling_conv", 0)) == DEVICE_FUNCTION)
+    return finish_device()(on_device(mod))
 
 
 def source_of(device: IRModule, target: Target) -> str:

@@ -22,6 +22,9 @@ Expr = Any
 Lanes = Any
 """The operations that expressions are built from: one element type, one IR."""
 Function = Callable[..., Expr]
+MANTISSA, BIAS = {"float32": 23, "float64": 52}, {"float32": 127, "float64": 1023}
+"""By dtype: the explicit bits of a mantissa, and what is added to an exponent."""
+INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
 
 def horner(c: Lanes, x: Expr, coefficients: Sequence[float]) -> Expr:

@@ -6,22 +6,26 @@ multiply-adds, and comparisons with NaN compare bits.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from functools import partialmethod
 from typing import Any
 
 from mlirtri.lowering.core.cpu import simd_registers
-from mlirtri.lowering.elementary.functions import horner
+from mlirtri.lowering.elementary.functions import BIAS, INFINITY_BITS, MANTISSA, horner
 from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 
 Expr = Any
-_MANTISSA = {"float32": 23, "float64": 52}
-_BIAS = {"float32": 127, "float64": 1023}
 _AVX512 = 512
 """Bits of an AVX-512 register."""
 _ONLY_IN_C = ("fmod",)
 MAX_HORNER_COEFFICIENTS = 5
 """Coefficients up to which `polynomial_by_pairs` uses Horner's rule."""
-_INFINITY_BITS = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
+def _intrinsic(lanes: Lanes, name: str, *operands: Expr) -> Expr:
+    """Return a function that LLVM has for vectors, of the dtype of the lanes."""
+    return tirx.call_llvm_pure_intrin(lanes.of(lanes.dtype), f"llvm.{name}", *operands)
 
 
 class Lanes:
@@ -93,9 +97,9 @@ class Lanes:
     def _spread(self, scalar: Expr) -> Expr:
         return scalar if self.count == 1 else tirx.Broadcast(scalar, self.count)
 
-    def fma(self, x: Expr, y: Expr, z: Expr) -> Expr:
-        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.fma", x, y, z)
-
+    fma, floor, nearest, root, magnitude, with_sign = (
+        partialmethod(_intrinsic, name) for name in ("fma", "floor", "nearbyint", "sqrt", "fabs", "copysign")
+    )
     product, quotient = staticmethod(tirx.Mul), staticmethod(tirx.Div)
 
     def sum(self, x: Expr, y: Expr) -> Expr:
@@ -121,15 +125,6 @@ class Lanes:
             result = self.fma(result, x, part)
         return result
 
-    def floor(self, x: Expr) -> Expr:
-        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.floor", x)
-
-    def nearest(self, x: Expr) -> Expr:
-        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.nearbyint", x)
-
-    def root(self, x: Expr) -> Expr:
-        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.sqrt", x)
-
     def between(self, x: Expr, low: float, high: float) -> Expr:
         """Return x clamped to a range; NaN becomes the lower bound."""
         lower, upper = self.number(low), self.number(high)
@@ -153,11 +148,7 @@ class Lanes:
         intrinsic = f"llvm.x86.avx512.mask.scalef.{name}.512"
         return tirx.call_llvm_pure_intrin(self.of(self.dtype), intrinsic, value, n, value, everywhere, as_usual)
 
-    def plus(self, x: Expr, y: Expr) -> Expr:
-        return x + y
-
-    def minus(self, x: Expr, y: Expr) -> Expr:
-        return x - y
+    plus, minus = staticmethod(operator.add), staticmethod(operator.sub)
 
     def shifted_right(self, x: Expr, bits: int) -> Expr:
         return tirx.shift_right(x, self.integral(bits))
@@ -172,14 +163,8 @@ class Lanes:
     def from_bits(self, bits: Expr) -> Expr:
         return tirx.reinterpret(self.of(self.dtype), bits)
 
-    def magnitude(self, x: Expr) -> Expr:
-        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.fabs", x)
-
-    def with_sign(self, magnitude: Expr, sign: Expr) -> Expr:
-        return tirx.call_llvm_pure_intrin(self.of(self.dtype), "llvm.copysign", magnitude, sign)
-
     def is_nan(self, x: Expr) -> Expr:
-        return tirx.GT(self.bits(self.magnitude(x)), self.integral(_INFINITY_BITS[self.dtype]))
+        return tirx.GT(self.bits(self.magnitude(x)), self.integral(INFINITY_BITS[self.dtype]))
 
     def integer_of(self, x: Expr) -> Expr:
         """Return an integral float of any dtype that fits into 32 bits as an integer of this float's width."""
@@ -191,15 +176,15 @@ class Lanes:
         return tirx.Cast(self.of(self.dtype), narrow)
 
     def power_of_two(self, k: Expr) -> Expr:
-        biased = k + self.integral(_BIAS[self.dtype])
-        return self.from_bits(tirx.shift_left(biased, self.integral(_MANTISSA[self.dtype])))
+        biased = k + self.integral(BIAS[self.dtype])
+        return self.from_bits(tirx.shift_left(biased, self.integral(MANTISSA[self.dtype])))
 
     def exponent_of(self, bits: Expr) -> Expr:
         """Return the bits above the mantissa, as a signed integer."""
-        return tirx.shift_right(bits, self.integral(_MANTISSA[self.dtype]))
+        return tirx.shift_right(bits, self.integral(MANTISSA[self.dtype]))
 
     def to_exponent(self, k: Expr) -> Expr:
-        return tirx.shift_left(k, self.integral(_MANTISSA[self.dtype]))
+        return tirx.shift_left(k, self.integral(MANTISSA[self.dtype]))
 
     def converted(self, x: Expr) -> Expr:
         return tirx.Cast(self.of(self.dtype), x)

@@ -11,6 +11,7 @@ from typing import Any
 
 from mlirtri.lowering.elementary.double import FUNCTIONS
 from mlirtri.lowering.elementary.tir_lanes import Lanes
+from mlirtri.lowering.tir.statements import depends_on, flat, nodes_in, operator_name, rewritten
 from mlirtri.lowering.toolchain.tvm_names import (
     Expr,
     IRModule,
@@ -41,19 +42,13 @@ def mark(mod: IRModule) -> IRModule:
     one number.
     """
     bodies = [function.body for _, function in mod.functions_items() if isinstance(function, PrimFunc)]
-    if not any(map(_has_while, bodies)):
-        return _rewritten(mod, (ir.Call, _marked))
-    return _rewritten(_rewritten(mod, (tirx.For, _marked_loop)), (ir.Call, _of_library))
-
-
-def _has_while(statement: Stmt) -> bool:
-    loops: list[Any] = []
-    structural_walk(statement, (tirx.While, loops.append), order="pre")
-    return bool(loops)
+    if not any(nodes_in(body, tirx.While) for body in bodies):
+        return rewritten(mod, (ir.Call, _marked), is_for_cpu)
+    return rewritten(rewritten(mod, (tirx.For, _marked_loop), is_for_cpu), (ir.Call, _of_library), is_for_cpu)
 
 
 def _marked_loop(loop: Stmt) -> Any:
-    return loop if _has_while(loop) else structural_map(loop, (ir.Call, _marked), order="post")
+    return loop if nodes_in(loop, tirx.While) else structural_map(loop, (ir.Call, _marked), order="post")
 
 
 def _of_library(call: Expr) -> Any:
@@ -73,7 +68,7 @@ def expand(mod: IRModule) -> IRModule:
         # Checking each statement's value takes a tenth of the time of compiling a small kernel.
         return mod
     statements = [(tirx.BufferStore, _expanded_store), (tirx.Bind, _expanded_bind), (tirx.SeqStmt, _flattened)]
-    return _rewritten(_rewritten(mod, *statements), (ir.Call, _called))
+    return rewritten(rewritten(mod, statements, is_for_cpu), (ir.Call, _called), is_for_cpu)
 
 
 def _has_functions(node: Node, *kinds: type) -> bool:
@@ -84,25 +79,15 @@ def _has_functions(node: Node, *kinds: type) -> bool:
     return bool(found)
 
 
-def _rewritten(mod: IRModule, *rewrites: Any) -> IRModule:
-    functions = {}
-    for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc) and is_for_cpu(function):
-            body = structural_map(function.body, list(rewrites), order="post")
-            # A new function costs a walk through its body.
-            function = function if body.same_as(function.body) else function.with_body(body)
-        functions[name] = function
-    return IRModule(functions, attrs=mod.attrs)
-
-
 def is_for_cpu(function: PrimFunc) -> bool:
+    """Return whether a PrimFunc is bound to no target, or to one of LLVM's."""
     target = (function.attrs or {}).get("target")
     return target is None or target.kind.name == "llvm"
 
 
 def _marked(call: Expr) -> Any:
     # A call may return a pointer, which has no dtype.
-    dtype, name = str(getattr(call.ty, "dtype", "")), str(getattr(call.op, "name", ""))
+    dtype, name = str(getattr(call.ty, "dtype", "")), operator_name(call)
     operands = list(call.args)
     if name == _EXTERNAL:
         name, operands = str(operands[0].value), operands[1:]
@@ -139,10 +124,7 @@ def _flattened(sequence: Any) -> Any:
     """Return nested sequences as one: a binding is visible to the statements that follow in its own sequence."""
     statements = list(sequence.seq)
     # Not by isinstance, which takes longer for another class.
-    if tirx.SeqStmt not in map(type, statements):
-        return sequence
-    parts = [list(statement.seq) if isinstance(statement, tirx.SeqStmt) else [statement] for statement in statements]
-    return tirx.SeqStmt([statement for part in parts for statement in part])
+    return tirx.SeqStmt(flat(statements)) if tirx.SeqStmt in map(type, statements) else sequence
 
 
 def _expanded(value: Expr) -> tuple[list[tuple[Any, Any]], Any]:
@@ -178,7 +160,7 @@ def always_bound(value: Expr) -> list[Expr]:
 
 
 def _lets_in_arms(call: Expr) -> list[Any]:
-    if not str(getattr(call.op, "name", "")).endswith(".if_then_else"):
+    if not operator_name(call).endswith(".if_then_else"):
         return []
     return [let for arm in call.args[1:] for let in _lets(arm)]
 
@@ -208,7 +190,7 @@ def _expanded_part(value: Expr, names: list[tuple[Any, Any]]) -> Any:
     def expanded(call: Expr) -> Any:
         name = _name(call)
         # What depends on a variable bound inside the value cannot be computed before the statement.
-        if name is None or any(_uses(operand, bound) for operand in call.args):
+        if name is None or any(depends_on(operand, bound) for operand in call.args):
             return call
         lanes = Lanes(str(call.ty.dtype), names)
         if lanes.dtype not in FUNCTIONS[name].dtypes:
@@ -219,22 +201,15 @@ def _expanded_part(value: Expr, names: list[tuple[Any, Any]]) -> Any:
     return structural_map(behind_conditions, (ir.Call, expanded), order="post")
 
 
-def _uses(value: Expr, variables: list[Any]) -> bool:
-    used: list[Any] = []
-    if variables:
-        structural_walk(value, (tirx.Var, lambda reference: used.append(reference)), order="pre")
-    return any(reference.same_as(variable) for reference in used for variable in variables)
-
-
 def _name(call: Expr) -> str | None:
     """Return the function that an operator of ours stands for; None for other calls."""
-    name = str(getattr(call.op, "name", ""))
+    name = operator_name(call)
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else None
 
 
 def _with_calls_in_arms(call: Expr) -> Any:
     # A select may also be between pointers.
-    if not str(getattr(call.op, "name", "")).endswith(".if_then_else") or not hasattr(call.ty, "dtype"):
+    if not operator_name(call).endswith(".if_then_else") or not hasattr(call.ty, "dtype"):
         return call
     condition, *arms = call.args
     arms = [structural_map(arm, (ir.Call, _called), order="post") for arm in arms]

@@ -15,5 +15,5 @@ Read in this order:
 - `tiles.py`, `vectors.py`: loops over tiles; vector loads and stores, prefetches.
 - `arithmetic.py`, `bfloat16_storage.py`: arithmetic that TVM's simplifier must not change; bf16 in 16 bits.
 
-All packages of the TVM section may import it.
+All packages of the TVM section, and `lowering/elementary`, may import it.
 """

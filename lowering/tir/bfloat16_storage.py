@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlirtri.lowering.tir.arithmetic import rounded_to_bfloat16, widened_bfloat16
-from mlirtri.lowering.tir.statements import with_function_body
+from mlirtri.lowering.tir.statements import operator_name, with_function_body
 from mlirtri.lowering.toolchain.tvm_names import (
     Expr,
     Node,
@@ -205,7 +205,7 @@ def _bits_inside(value: Expr) -> Any:
 
 
 def _name(node: Node) -> str:
-    return str(getattr(node.op, "name", "")).rsplit(".", 1)[-1] if isinstance(node, ir.Call) else ""
+    return operator_name(node).rsplit(".", 1)[-1] if isinstance(node, ir.Call) else ""
 
 
 def _is_reinterpret(node: Node, source: str, result: str) -> bool:

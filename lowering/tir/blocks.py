@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tir.statements import nodes_in
+from mlirtri.lowering.tir.statements import nodes_in, operator_name
 from mlirtri.lowering.toolchain.tvm_names import (
     SCHEDULE_ERRORS,
     Analyzer,
@@ -115,25 +115,27 @@ _KNOWN: dict[int, tuple[Any, BlockFacts]] = {}
 
 def leaf_blocks(schedule: Schedule) -> list[BlockFacts]:
     """Return the blocks under the root in program order; raises `NotStaticLoopsError` for any but static loops."""
-    body = schedule.mod["main"].body
-    if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":
-        raise NotStaticLoopsError("the function is one block")
+    _root_of(schedule.mod["main"])
     return [block_facts(schedule, handle) for handle in schedule.get_child_blocks(schedule.get_sblock("root"))]
 
 
 def blocks_of(function: PrimFunc) -> list[tuple[BlockFacts, SBlock]]:
     """Return the facts of `leaf_blocks`, without handles, and the blocks: no schedule is made, which takes longer."""
-    body = function.body
-    if not isinstance(body, SBlockRealize) or body.block.name_hint != "root":
-        raise NotStaticLoopsError("the function is one block")
-    blocks: list[Any] = []
+    root, blocks = _root_of(function), []
 
     def note(block: Any) -> Any:
         blocks.append(block)
         return WalkResult.SKIP
 
-    structural_walk(body.block.body, (SBlock, note), order="pre")
+    structural_walk(root.body, (SBlock, note), order="pre")
     return [(_remembered_facts(block), block) for block in blocks]
+
+
+def _root_of(function: PrimFunc) -> SBlock:
+    """Return the block around the loops of a function; raises `NotStaticLoopsError` where it has none."""
+    if not isinstance(function.body, SBlockRealize) or function.body.block.name_hint != "root":
+        raise NotStaticLoopsError("the function is one block")
+    return function.body.block
 
 
 def block_facts(schedule: Schedule, handle: Any) -> BlockFacts:
@@ -193,8 +195,7 @@ def _accesses(block, axes) -> tuple[tuple[BlockAccess, ...], tuple[BlockAccess, 
         writes.append(_access(node.buffer, node.indices, axes, analyzer))
 
     def call(node):
-        name = str(getattr(node.op, "name", ""))
-        if name.rsplit(".", 1)[-1] not in CHEAP_CALLS:
+        if (name := operator_name(node)).rsplit(".", 1)[-1] not in CHEAP_CALLS:
             calls.append(name)
 
     structural_walk(block.body, [(TensorLoad, load), (tirx.BufferStore, store), (ir.Call, call)], order="pre")
@@ -257,13 +258,10 @@ def _hide_own_buffers(schedule: Schedule, handle: Any) -> None:
             schedule.unsafe_hide_buffer_access(handle, kind, numbers)
 
 
-def _has_lets(schedule: Schedule, block: BlockFacts) -> bool:
-    return bool(nodes_in(schedule.get(block.handle).body, tirx.Let))
-
-
 def _may_inline(schedule: Schedule, block: BlockFacts) -> bool:
     consumers = [block_facts(schedule, handle) for handle in schedule.get_consumers(block.handle)]
-    if _has_lets(schedule, block) and any(_has_lets(schedule, consumer) for consumer in consumers):
+    has_lets = [bool(nodes_in(schedule.get(each.handle).body, tirx.Let)) for each in (block, *consumers)]
+    if has_lets[0] and any(has_lets[1:]):
         # TVM's analysis takes time exponential in the depth of lets.
         return False
     reads = [

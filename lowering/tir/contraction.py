@@ -11,19 +11,8 @@ from enum import Enum
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.tir.statements import depends_on, index
-from mlirtri.lowering.toolchain.tvm_names import (
-    Analyzer,
-    Expr,
-    Extent,
-    Node,
-    Range,
-    TensorLoad,
-    Var,
-    structural_map,
-    tirx,
-    with_values,
-)
+from mlirtri.lowering.tir.statements import depends_on, index, with_accesses
+from mlirtri.lowering.toolchain.tvm_names import Analyzer, Expr, Extent, Node, Range, TensorLoad, Var, tirx, with_values
 
 Values = dict[Any, Any]
 """From the variable of an axis to the expression that replaces it."""
@@ -158,12 +147,5 @@ def shortened(nodes: Sequence[Node], axes: Sequence[Axis]) -> list[Node]:
     def simplified(indices: Sequence[Any]) -> list[Any]:
         return [node if isinstance(node, tirx.Var) else analyzer.simplify(node) for node in indices]
 
-    def load(node: Node) -> Any:
-        return tirx.BufferLoad(node.source, simplified(node.indices))
-
-    def store(node: Node) -> Any:
-        return tirx.BufferStore(node.buffer, node.value, simplified(node.indices))
-
-    rules = [(TensorLoad, load), (tirx.BufferStore, store)]
     bare = [with_values(node, units) for node in nodes]
-    return [structural_map(node, rules, order="post") for node in bare]
+    return [with_accesses(node, lambda buffer, indices: (buffer, simplified(indices))) for node in bare]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlirtri.lowering.tir.linear_forms import Linear, linear
+from mlirtri.lowering.tir.statements import operator_name
 from mlirtri.lowering.toolchain.tvm_names import (
     Expr,
     Node,
@@ -75,7 +76,7 @@ def _exchanged(old: Expr, new: Expr) -> Callable[[Expr], Expr]:
 
 
 def _is_call(node: Node, name: str) -> bool:
-    return str(getattr(getattr(node, "op", None), "name", "")).endswith(f".{name}")
+    return operator_name(node).endswith(f".{name}")
 
 
 def without_padding(load: Expr) -> Padded:

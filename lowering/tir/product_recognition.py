@@ -203,9 +203,6 @@ def _is_vector_product(facts: BlockFacts, block: Any) -> bool:
     if facts.calls or facts.binds or not isinstance(block.body, tirx.BufferStore) or not _is_zero(block.init):
         return False
     parts = _parts(block.body)
-    reduced = [
-        axis.var
-        for axis, kind in zip(block.iter_vars, facts.kinds, strict=True)
-        if kind == "R" and int(axis.dom.extent) > 1
-    ]
+    kinds = zip(block.iter_vars, facts.kinds, strict=True)
+    reduced = [axis.var for axis, kind in kinds if kind == "R" and int(axis.dom.extent) > 1]
     return parts is not None and bool(reduced) and all(set(reduced) <= _variables(factor) for factor in parts[0])

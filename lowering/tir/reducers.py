@@ -13,17 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.tir.statements import depends_on, is_load
-from mlirtri.lowering.toolchain.tvm_names import (
-    Buffer,
-    Expr,
-    Node,
-    TensorLoad,
-    ir,
-    structural_equal,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.tir.statements import depends_on, is_load, operator_name
+from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Node, TensorLoad, structural_equal, structural_map, tirx
 
 ASSOCIATIVE = (
     "Add", "Sub", "Mul", "Max", "Min", "And", "Or", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
@@ -89,7 +80,7 @@ def _extremum(value: Expr, result: Buffer) -> Reducer | None:
 def _kept_extremum(value: Expr, comparison: Expr, result: Buffer) -> Any:
     """Return `Max` or `Min` of a select that keeps the NaN of its first operand; None of another."""
     other = getattr(value.condition, "b", None) if isinstance(value.condition, tirx.Or) else None
-    if not isinstance(other, ir.Call) or str(getattr(other.op, "name", "")) != "tirx.isnan":
+    if operator_name(other) != "tirx.isnan":
         return None
     if not structural_equal(other.args[0], value.true_value):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -11,7 +11,9 @@ from mlirtri.lowering.core.stage import BLOCKS
 from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     Buffer,
+    Callbacks,
     Expr,
+    IRModule,
     Node,
     PrimFunc,
     Stmt,
@@ -74,7 +76,7 @@ def whole_chunks(count: Expr, width: int) -> Expr:
 
 def substituted(statement: Stmt, variable: Var, value: Expr) -> Stmt:
     """Return `statement` with an expression in place of a variable."""
-    return structural_map(statement, (tirx.Var, lambda node: value if node.same_as(variable) else node))
+    return with_values(statement, {variable: value})
 
 
 def fresh(statement: Stmt) -> Stmt:
@@ -100,6 +102,16 @@ def with_function_body(function: PrimFunc, body: Stmt) -> PrimFunc:
     return function if body.same_as(function.body) else function.with_body(body)
 
 
+def rewritten(mod: IRModule, rules: Callbacks, chosen: Callable[[PrimFunc], bool] = lambda function: True) -> IRModule:
+    """Return the module with the bodies of its chosen PrimFuncs rewritten by class of node, operands first."""
+    functions = {}
+    for name, function in mod.functions_items():
+        if isinstance(function, PrimFunc) and chosen(function):
+            function = with_function_body(function, structural_map(function.body, rules, order="post"))
+        functions[name] = function
+    return IRModule(functions, attrs=mod.attrs)
+
+
 def sequence(*statements: Stmt) -> Stmt:
     """Return the statements as one flat `SeqStmt`, so that an allocation is visible to all statements after it.
 
@@ -123,6 +135,11 @@ def nodes_in(node: Node, *kinds: type) -> list[Node]:
 def is_load(expression: Expr, buffer: Buffer) -> bool:
     """Return whether an expression is a load from a buffer."""
     return isinstance(expression, TensorLoad) and expression.source.same_as(buffer)
+
+
+def operator_name(expression: Expr) -> str:
+    """Return the name of the operator that a call calls, ``tirx.isnan``; empty for what is no such call."""
+    return str(getattr(getattr(expression, "op", None), "name", ""))
 
 
 def location_of(*statements: Stmt) -> str:
@@ -156,6 +173,16 @@ def new_buffer(name: str, dtype: str, *sizes: int) -> Buffer:
 def buffer_like(buffer: Buffer, shape: Sequence[Expr]) -> Buffer:
     """Return a new buffer of the same name, dtype, scope and layout, with another shape."""
     return tirx.decl_buffer(shape, buffer.dtype, buffer.name, scope=buffer.ty.storage_scope, layout=buffer.ty.layout)
+
+
+def aligned_to_elements(buffer: Buffer, values: Mapping[Var, Expr]) -> Buffer:
+    """Return a new buffer of the same type that is aligned to its elements only, with values in place of variables."""
+    kind = buffer.ty
+    shape, strides = ([with_values(size, values) for size in sizes] for sizes in (kind.shape, kind.strides))
+    return tirx.decl_buffer(
+        shape, buffer.dtype, buffer.name, strides=strides, scope=kind.storage_scope,
+        data_alignment=max(1, int(buffer.dtype.bits) // 8), layout=kind.layout,
+    )  # fmt: skip
 
 
 def with_body(loop: Stmt, body: Stmt, *, kind: tirx.ForKind | None = None) -> Stmt:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.tir.statements import index, plus
+from mlirtri.lowering.tir.statements import index, operator_name, plus
 from mlirtri.lowering.toolchain.tvm_names import Buffer, Expr, Stmt, Var, ir, structural_map, tirx
 
 PARTS = 2
@@ -34,14 +34,8 @@ def expected(condition: Expr) -> Expr:
 
 def is_fetch(expression: Expr) -> bool:
     """Return whether an expression is such a prefetch."""
-    if not isinstance(expression, ir.Call) or _name_of(expression) != "tirx.call_llvm_intrin":
-        return False
-    address = expression.args[1]
-    return isinstance(address, ir.Call) and _name_of(address) == "tirx.address_of"
-
-
-def _name_of(call: Expr) -> str:
-    return str(getattr(call.op, "name", ""))
+    is_intrinsic = operator_name(expression) == "tirx.call_llvm_intrin"
+    return is_intrinsic and operator_name(expression.args[1]) == "tirx.address_of"
 
 
 Combine = Callable[[Expr, Expr], Expr]
@@ -138,6 +132,7 @@ def in_one(buffer: Buffer, indices: list[Expr], joined: Sequence[Joined]) -> lis
 
 
 def is_same_number(constant: Expr, other: Expr) -> bool:
+    """Return whether an expression is a constant of the value of another constant."""
     return isinstance(constant, tirx.FloatImm | tirx.IntImm) and constant.value == other.value
 
 
@@ -146,7 +141,7 @@ def vectorizable(value: Expr) -> Expr:
 
     def visit(call: Expr) -> Any:
         dtype = str(call.args[0].ty.dtype) if len(call.args) == 1 else ""
-        if str(getattr(call.op, "name", "")) != "tirx.isnan" or dtype not in INFINITY_BITS:
+        if operator_name(call) != "tirx.isnan" or dtype not in INFINITY_BITS:
             return call
         bits = tirx.reinterpret(integers_of(dtype), tirx.abs(call.args[0]))
         return tirx.GT(bits, tirx.const(INFINITY_BITS[dtype], integers_of(dtype)))

@@ -59,7 +59,7 @@ LAYERS = (
             "lowering.tir": "",
             "lowering.sizes": "lowering.mlir_common",
             "lowering.external": "",
-            "lowering.elementary": "",
+            "lowering.elementary": "lowering.tir",
             "lowering.special_functions": "",
             "lowering.runtime": "lowering.external",
             "lowering.cuda_emulation": "lowering.runtime",
@@ -219,7 +219,7 @@ LAYERS = (
             "calls": "language lowering.runtime",
             "compiler": (
                 "lowering.cuda_emulation lowering.frontend lowering.linalg lowering.mlir_common "
-                "lowering.mlir_backend.bufferize lowering.mlir_backend.llvm lowering.runtime lowering.schedule.meta "
+                "lowering.mlir_backend.llvm lowering.runtime lowering.schedule.meta "
                 "lowering.sizes trace"
             ),
             "cache": "compiler dialect.spellings lowering.cuda_emulation lowering.runtime",

@@ -12,8 +12,8 @@ from math import prod
 from typing import Any
 
 from mlirtri.errors import CodegenError
-from mlirtri.lowering.codegen.passes.field_words import field_of, joined, word
-from mlirtri.lowering.tir.statements import sequence
+from mlirtri.lowering.codegen.passes.field_words import field_of, joined, tree_of, word
+from mlirtri.lowering.tir.statements import nodes_in, sequence
 from mlirtri.lowering.toolchain.tvm_names import Expr, PrimFunc, Stmt, TensorLoad, address_of, ir, structural_walk, tirx
 
 _SCOPE = "compute_scope"
@@ -55,27 +55,22 @@ class _Checks:
 
     def _is_noted(self, statement: Stmt) -> bool:
         if isinstance(statement, tirx.Bind):
-            return self._is_bound(statement)
+            return self._is_at_a_level(statement.value, self._bindings, statement)
         if isinstance(statement, tirx.AssertStmt):
-            return self._is_joined(statement.condition)
+            return self._is_at_a_level(statement.condition, self._conditions, statement.condition)
         is_optional = isinstance(statement, tirx.IfThenElse) and statement.else_case is None
         if is_optional and isinstance(statement.then_case, tirx.AssertStmt):
             return self._is_joined_if(statement.condition, statement.then_case.condition)
         return False
 
-    def _is_bound(self, bind: Any) -> bool:
-        level = self._level_of(bind.value)
+    def _is_at_a_level(self, expression: Expr, notes: dict[int, list[Any]], note: Any) -> bool:
+        """Note what an expression, which is read in front of the body, belongs to; False where it has no level."""
+        level = self._level_of(expression)
         if level is None:
             return False
-        self._level[address_of(bind.var)] = level
-        self._bindings.setdefault(level, []).append(bind)
-        return True
-
-    def _is_joined(self, condition: Expr) -> bool:
-        level = self._level_of(condition)
-        if level is None:
-            return False
-        self._conditions.setdefault(level, []).append(condition)
+        if isinstance(note, tirx.Bind):
+            self._level[address_of(note.var)] = level
+        notes.setdefault(level, []).append(note)
         return True
 
     def _is_joined_if(self, guard: Any, condition: Expr) -> bool:
@@ -93,7 +88,7 @@ class _Checks:
 
         def field(call: Expr) -> None:
             if field_of(call) is not None:
-                known = [self._level.get(address_of(variable)) for variable in _variables_in(call)]
+                known = [self._level.get(address_of(variable)) for variable in nodes_in(call, tirx.Var)]
                 levels.extend(None if level is None else level + 1 for level in known)
 
         structural_walk(expression, [
@@ -112,12 +107,6 @@ class _Checks:
             if level in self._conditions:
                 statements.append(_fits(joined(self._conditions[level]), _MESSAGE))
         return statements
-
-
-def _variables_in(expression: Expr) -> list[Any]:
-    variables: list[Any] = []
-    structural_walk(expression, (tirx.Var, variables.append))
-    return variables
 
 
 def with_separate_result(function: PrimFunc, result: int, parameters: int) -> PrimFunc:
@@ -154,15 +143,7 @@ def _separates(buffers: list[Any], result: int, parameters: int) -> Any:
 
 
 def _fits(conditions: list[Any], message: str) -> Any:
-    return tirx.AssertStmt(_all(conditions), ir.StringImm("ValueError"), [ir.StringImm(message)])
-
-
-def _all(conditions: list[Any]) -> Any:
-    """Return whether all hold, as a balanced tree: functions may have hundreds of tensors, and TVM recurses."""
-    if len(conditions) == 1:
-        return conditions[0]
-    middle = len(conditions) // 2
-    return tirx.And(_all(conditions[:middle]), _all(conditions[middle:]))
+    return tirx.AssertStmt(tree_of(tirx.And, conditions), ir.StringImm("ValueError"), [ir.StringImm(message)])
 
 
 def _handle(declaration: Any) -> Any:

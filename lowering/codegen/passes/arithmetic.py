@@ -7,17 +7,8 @@ from typing import Any
 
 from mlirtri.lowering.elementary.tir_pass import is_for_cpu
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, is_update, reads_memory
-from mlirtri.lowering.tir.statements import with_function_body
-from mlirtri.lowering.toolchain.tvm_names import (
-    Expr,
-    IRModule,
-    PrimFunc,
-    Stmt,
-    ir,
-    register_pure_operator,
-    structural_map,
-    tirx,
-)
+from mlirtri.lowering.tir.statements import operator_name, rewritten
+from mlirtri.lowering.toolchain.tvm_names import Expr, IRModule, Stmt, ir, register_pure_operator, structural_map, tirx
 
 _NODES = {"add": tirx.Add, "sub": tirx.Sub, "mul": tirx.Mul}
 _PREFIX = "tirx.mlirtri_wrapping_"
@@ -27,24 +18,15 @@ _HALF = {wide: narrow for narrow, wide in TWICE_AS_WIDE.items()}
 def mark_wrapping(mod: IRModule) -> IRModule:
     """Replace sums, differences and products of wrapping integers by operators of ours, on the CPU.
 
-    `tir_arithmetic.wrapped` writes them in twice the width. TVM's simplifier goes through such an expression twice per
+    `tir.arithmetic.wrapped` writes them in twice the width. TVM's simplifier goes through such an expression twice per
     level, in time exponential in the length of a chain; our operators may be vectorised and are simplified by nobody.
     """
-    return _rewritten(mod, (tirx.Cast, _marked))
+    return rewritten(mod, (tirx.Cast, _marked), is_for_cpu)
 
 
 def expand_wrapping(mod: IRModule) -> IRModule:
     """Replace our operators by wide arithmetic again, vectorised where TVM has vectorised them."""
-    return _rewritten(mod, (ir.Call, _expanded))
-
-
-def _rewritten(mod: IRModule, rules: Any, only_cpu: bool = True) -> IRModule:
-    functions = {}
-    for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc) and (is_for_cpu(function) or not only_cpu):
-            function = with_function_body(function, structural_map(function.body, rules, order="post"))
-        functions[name] = function
-    return IRModule(functions, attrs=mod.attrs)
+    return rewritten(mod, (ir.Call, _expanded), is_for_cpu)
 
 
 def _marked(cast: Any) -> Any:
@@ -69,7 +51,7 @@ def _narrow(operand: Any) -> Any:
 
 
 def _expanded(call: Expr) -> Any:
-    name = str(getattr(call.op, "name", ""))
+    name = operator_name(call)
     if name == "tirx.reinterpret" and isinstance(call.args[0], tirx.IntImm) and not call.args[0].value:
         # What the simplifier leaves of x - x: TVM makes no code of reinterpreted zeros but for pointers.
         return tirx.const(0, str(call.ty.dtype))
@@ -104,7 +86,7 @@ def cast_index_bits(mod: IRModule) -> IRModule:
             return call
         return tirx.Cast(to, bits)
 
-    return _rewritten(mod, (ir.Call, visit), only_cpu=False)
+    return rewritten(mod, (ir.Call, visit))
 
 
 def select_predicates(mod: IRModule) -> IRModule:
@@ -121,7 +103,7 @@ def select_predicates(mod: IRModule) -> IRModule:
             return cast
         return tirx.Select(cast.value, tirx.const(1, dtype), tirx.const(0, dtype))
 
-    return _rewritten(mod, [(tirx.Cast, visit), (tirx.LT, _predicate)], only_cpu=False)
+    return rewritten(mod, [(tirx.Cast, visit), (tirx.LT, _predicate)])
 
 
 def _predicate(comparison: Any) -> Any:
@@ -151,7 +133,7 @@ def fence_products(mod: IRModule) -> IRModule:
         (tirx.While, lambda loop: tirx.While(_fenced_sums(loop.condition), loop.body)),
         (tirx.IfThenElse, _fenced_branch),
     ]
-    return _rewritten(mod, rules)
+    return rewritten(mod, rules, is_for_cpu)
 
 
 def _fenced_bind(bind: Any) -> Any:

@@ -13,19 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir.statements import with_function_body
-from mlirtri.lowering.toolchain.tvm_names import IRModule, PrimFunc, structural_map, tirx
+from mlirtri.lowering.tir.statements import rewritten
+from mlirtri.lowering.toolchain.tvm_names import IRModule, tirx
 
 
 def ascend(mod: IRModule) -> IRModule:
     """Rewrite all functions of the module."""
-    functions = {}
-    for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc):
-            rules = [(tirx.FloorDiv, _quotient), (tirx.FloorMod, _rest)]
-            function = with_function_body(function, structural_map(function.body, rules, order="post"))
-        functions[name] = function
-    return IRModule(functions, attrs=mod.attrs)
+    return rewritten(mod, [(tirx.FloorDiv, _quotient), (tirx.FloorMod, _rest)])
 
 
 def _quotient(node: tirx.FloorDiv) -> Any:

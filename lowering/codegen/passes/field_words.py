@@ -8,10 +8,12 @@ reads them. All words together differ by ``(word ^ expected) | …``, which is z
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from mlirtri.lowering.toolchain.tvm_names import Expr, address_of, ir, tirx
+from mlirtri.lowering.tir.statements import operator_name
+from mlirtri.lowering.toolchain.tvm_names import Expr, address_of, tirx
 
 _RANK, _CODE, _BITS, _LANES, _OFFSET, _DEVICE_NUMBER, _DEVICE_TYPE, _ELEMENT = 4, 5, 6, 7, 8, 9, 10, 17
 """TVM's numbers of struct fields. The last one is "int64 of an array"."""
@@ -24,8 +26,7 @@ _DL_TENSOR, _TENSOR = 7, 70
 
 def field_of(expression: Expr) -> Expr | None:
     """Return an expression that reads a field of a struct; None for others."""
-    is_field = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.tvm_struct_get"
-    return expression if is_field else None
+    return expression if operator_name(expression) == "tirx.tvm_struct_get" else None
 
 
 def word(pointer: Expr, number: int) -> Expr:
@@ -51,7 +52,8 @@ class _Words:
 
     def without(self, condition: Any) -> Any:
         """Return the condition, or a shorter one; None for one that is noted."""
-        if _is_any_object(condition):
+        if isinstance(condition, tirx.Or) and isinstance(condition.b, tirx.GE):
+            # TVM's condition on an argument's kind, which every object meets.
             kind = condition.b.a
             return tirx.Or(tirx.EQ(kind, _int32(_TENSOR)), tirx.EQ(kind, _int32(_DL_TENSOR)))
         field, value = _field_and_value(condition)
@@ -85,15 +87,15 @@ class _Words:
             kind_and_rank = sum(numbers[kind][1].value << shift for kind, shift in _SHIFTS.items())
             terms.append(_difference(word(tensor, _DEVICE_WORD), _int64(device)))
             terms.append(_difference(word(tensor, _RANK_WORD), _int64(kind_and_rank)))
-        return [*apart, tirx.EQ(_any_bit(terms), _int64(0))] if terms else apart
+        return [*apart, tirx.EQ(tree_of(operator.or_, terms), _int64(0))] if terms else apart
 
 
-def _any_bit(terms: list[Any]) -> Any:
-    """Return ``|`` of all, as a balanced tree: functions may have hundreds of tensors, and TVM recurses."""
-    if len(terms) == 1:
-        return terms[0]
-    middle = len(terms) // 2
-    return _any_bit(terms[:middle]) | _any_bit(terms[middle:])
+def tree_of(combine: Callable[[Expr, Expr], Expr], parts: Sequence[Expr]) -> Expr:
+    """Return a balanced tree over all parts: functions may have hundreds of tensors, and TVM recurses."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return combine(tree_of(combine, parts[:middle]), tree_of(combine, parts[middle:]))
 
 
 def _parts(condition: Any) -> Iterator[Any]:
@@ -102,11 +104,6 @@ def _parts(condition: Any) -> Iterator[Any]:
         yield from _parts(condition.b)
     else:
         yield condition
-
-
-def _is_any_object(condition: Any) -> bool:
-    """Return whether a condition is TVM's on an argument's kind, which every object meets."""
-    return isinstance(condition, tirx.Or) and isinstance(condition.b, tirx.GE)
 
 
 def _field_and_value(condition: Any) -> tuple[Any, Any]:

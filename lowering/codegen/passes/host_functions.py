@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlirtri.lowering.tir.statements import with_function_body
+from mlirtri.lowering.tir.statements import aligned_to_elements, with_function_body
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
@@ -20,7 +20,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SBlock,
     Stmt,
     TensorLoad,
-    Var,
     ir,
     structural_map,
     structural_walk,
@@ -35,19 +34,8 @@ def without_alignment(function: PrimFunc) -> PrimFunc:
     `x[1:]` of a float tensor is contiguous, but not aligned to 64 bytes, which TVM promises LLVM otherwise: the aligned
     vector loads would crash.
     """
-    fresh = {}
-    for parameter in function.params:
-        kind = parameter.ty
-        if isinstance(kind, tirx.BufferType):
-            fresh[parameter] = tirx.decl_buffer(
-                kind.shape,
-                parameter.dtype,
-                parameter.name,
-                strides=kind.strides,
-                scope=kind.storage_scope,
-                data_alignment=max(1, int(parameter.dtype.bits) // 8),
-                layout=kind.layout,
-            )
+    buffers = [parameter for parameter in function.params if isinstance(parameter.ty, tirx.BufferType)]
+    fresh = {buffer: aligned_to_elements(buffer, {}) for buffer in buffers}
     body = with_values(function.body, fresh)
     parameters = [fresh.get(parameter, parameter) for parameter in function.params]
     return PrimFunc(parameters, body, function.ret_type, function.attrs, function.span)
@@ -71,14 +59,7 @@ def on_stack(function: PrimFunc) -> PrimFunc:
 
     visits = [(SBlock, note_block), (tirx.AllocBuffer, lambda statement: note(statement.buffer))]
     structural_walk(function.body, visits, order="pre")
-    if not fresh:
-        return function
-
-    def replaced(variable: Var, _region: int) -> Any:
-        return fresh.get(variable, variable)
-
-    variables = (tirx.Var, replaced)
-    return function.with_body(structural_map(function.body, [], with_def_region_kind=variables, order="post"))
+    return function.with_body(with_values(function.body, fresh)) if fresh else function
 
 
 def in_even_tasks(function: PrimFunc, tasks: int) -> PrimFunc:

@@ -15,12 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.lowering.tir.statements import nodes_in, sequence, with_function_body
+from mlirtri.lowering.tir.statements import aligned_to_elements, nodes_in, rewritten, sequence
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
     GlobalVar,
     IRModule,
-    Node,
     PrimFunc,
     SBlockRealize,
     Stmt,
@@ -33,6 +32,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_map,
     structural_walk,
     tirx,
+    with_values,
 )
 
 LEAST_STORES = 12
@@ -78,11 +78,7 @@ def with_arguments_as_declared(module: IRModule) -> IRModule:
         ]
         return ir.Call(call.op, arguments, ret_ty=call.ty)
 
-    functions = {
-        variable: with_function_body(function, structural_map(function.body, (ir.Call, converted), order="post"))
-        for variable, function in module.functions_items()
-    }
-    return IRModule(functions, attrs=module.attrs)
+    return rewritten(module, (ir.Call, converted))
 
 
 def _with_plain_alignment(function: PrimFunc) -> PrimFunc:
@@ -92,27 +88,10 @@ def _with_plain_alignment(function: PrimFunc) -> PrimFunc:
     def note(statement: Stmt) -> None:
         buffer = statement.buffer
         if not all(isinstance(size, tirx.IntImm) for size in buffer.shape):
-            fresh[buffer] = _plain(buffer, {})
+            fresh[buffer] = aligned_to_elements(buffer, {})
 
     structural_walk(function.body, (tirx.AllocBuffer, note), order="pre")
-    return function.with_body(_replaced(function.body, fresh)) if fresh else function
-
-
-def _plain(buffer: Any, values: dict[Any, Any]) -> Any:
-    """Return a new buffer of the same type, aligned to its elements, with other variables in its shape."""
-    kind = buffer.ty
-    shape, strides = ([_replaced(size, values) for size in sizes] for sizes in (kind.shape, kind.strides))
-    return tirx.decl_buffer(
-        shape, buffer.dtype, buffer.name, strides=strides, scope=kind.storage_scope,
-        data_alignment=max(1, int(buffer.dtype.bits) // 8), layout=kind.layout,
-    )  # fmt: skip
-
-
-def _replaced(node: Node, values: dict[Any, Any]) -> Any:
-    def replaced(variable: Var, _region: int) -> Any:
-        return values.get(variable, variable)
-
-    return structural_map(node, [], with_def_region_kind=(tirx.Var, replaced), order="post")
+    return function.with_body(with_values(function.body, fresh)) if fresh else function
 
 
 @dataclass
@@ -153,7 +132,7 @@ class _Parts:
         """Return a statement as a function of its free variables; 0 is returned where nothing has failed."""
         parameters, declarations, fresh = _declared(_free(statement))
         barrier = tirx.Evaluate(tirx.call_llvm_intrin("void", _NOT_INLINED))
-        body = sequence(barrier, *declarations, _replaced(statement, fresh), tirx.Return(tirx.IntImm("int32", 0)))
+        body = sequence(barrier, *declarations, with_values(statement, fresh), tirx.Return(tirx.IntImm("int32", 0)))
         for name, value in _CPU.items():
             body = tirx.AttrStmt(ir.StringImm("default"), name, tirx.IntImm("int32", value), body)
         attributes = {key: value for key, value in self.attributes.items() if key != "global_symbol"}
@@ -262,7 +241,7 @@ def _declared(free: list[Any]) -> tuple[list[Any], list[Any], dict[Any, Any]]:
             parameters.append(scalars[variable])
             continue
         address = tirx.Var(variable.name, buffer_data_pointer_type(variable))
-        buffer = _plain(variable, scalars)
+        buffer = aligned_to_elements(variable, scalars)
         parameters.append(address)
         declarations.append(tirx.DeclBuffer(buffer, data=address))
         fresh[variable] = buffer

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from mlirtri.errors import Span
@@ -104,12 +103,10 @@ def _with_lines_of_loops(body: Stmt, own: Span) -> Any:
     def located(loop: Stmt) -> Any:
         return _between_directives(loop, _span(loop), around.get(loop.loop_var, own))
 
-    return structural_map(body, [(tirx.For, located), (tirx.AttrStmt, partial(_located_part, own))], order="post")
+    def located_part(part: Stmt) -> Any:
+        return _between_directives(part, _located(part), own)
 
-
-def _located_part(own: Span, part: Stmt) -> Any:
-    """Return a statement that an attribute locates, in no located loop, with its line."""
-    return _between_directives(part, _located(part), own)
+    return structural_map(body, [(tirx.For, located), (tirx.AttrStmt, located_part)], order="post")
 
 
 def _located(part: Stmt) -> Span | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from mlirtri.lowering.core.cpu import cache_bytes
 from mlirtri.lowering.runtime.memory import LINE
+from mlirtri.lowering.tir.statements import nodes_in, operator_name
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
@@ -46,14 +47,8 @@ _TYPES = {"float16": "half", "float32": "float", "float64": "double"}
 
 def with_streaming_stores(function: PrimFunc) -> PrimFunc:
     """Return the function with non-temporal stores into large buffers that it does not read."""
-    large: list[Any] = []
-
-    def note(node: Node) -> None:
-        if _is_large(node.buffer):
-            large.append(node.buffer)
-
-    structural_walk(function.body, (tirx.DeclBuffer, note))
-    streamed = _streamed(function) if large else set()
+    has_large = any(_is_large(node.buffer) for node in nodes_in(function.body, tirx.DeclBuffer))
+    streamed = _streamed(function) if has_large else set()
     used: dict[str, str] = {}
 
     def store(node: Node) -> Any:
@@ -102,15 +97,12 @@ def _streamed(function: PrimFunc) -> set[Any]:
         if (source := _memory_of(call)) is not None:
             uses[source] += 1
 
-    structural_walk(
-        function.body,
-        [
-            (tirx.DeclBuffer, declare),
-            (ir.Call, use),
-            (tirx.BufferStore, lambda node: stored.add(node.buffer)),
-            (TensorLoad, lambda node: read.add(node.source)),
-        ],
-    )
+    structural_walk(function.body, [
+        (tirx.DeclBuffer, declare),
+        (ir.Call, use),
+        (tirx.BufferStore, lambda node: stored.add(node.buffer)),
+        (TensorLoad, lambda node: read.add(node.source)),
+    ])  # fmt: skip
 
     def root(buffer: Buffer) -> Any:
         while (source := declared.get(buffer)) is not None:
@@ -119,14 +111,12 @@ def _streamed(function: PrimFunc) -> set[Any]:
 
     # Memory that is passed to a call may be read there.
     read_roots = {root(result) for result in (*read, *(buffer for buffer, count in uses.items() if count))}
-    return {
-        result for result in stored if root(result) in declared and root(result) not in read_roots and _is_large(result)
-    }
+    written = {result for result in stored if root(result) in declared and root(result) not in read_roots}
+    return set(filter(_is_large, written))
 
 
 def _memory_of(expression: Expr) -> Any:
-    is_memory = isinstance(expression, ir.Call) and getattr(expression.op, "name", "") == "tirx.buffer_data"
-    return expression.args[0] if is_memory else None
+    return expression.args[0] if operator_name(expression) == "tirx.buffer_data" else None
 
 
 def _is_large(buffer: Buffer) -> bool:
