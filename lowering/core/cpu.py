@@ -55,6 +55,15 @@ def has_matrix_registers() -> bool:
     return {"amx_tile", "amx_bf16"} <= cpu_flags()
 
 
+@lru_cache(maxsize=1)
+def cpu_facts() -> tuple[str, ...]:
+    """Return the lines by which Linux describes this machine's CPUs; empty elsewhere."""
+    try:
+        return tuple(Path("/proc/cpuinfo").read_text().splitlines())
+    except OSError:
+        return ()
+
+
 @dataclass(frozen=True)
 class Registers:
     """The vector registers of a CPU: their width in bits, and how many there are."""
@@ -69,10 +78,7 @@ def cpu_flags() -> frozenset[str]:
 
     Those of AMX are left out where Linux does not let this process use it, which has to be asked for.
     """
-    try:
-        line = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0]
-    except OSError:
-        return frozenset()
+    line = next((line for line in cpu_facts() if line.startswith("flags")), "")
     flags = frozenset(line.partition(":")[2].split())
     if "amx_tile" in flags and not _may_use_matrix_registers():
         return frozenset(flag for flag in flags if not flag.startswith("amx"))

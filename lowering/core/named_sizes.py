@@ -77,14 +77,11 @@ def signature_program(sizes: NamedSizes) -> SizeProgram:
     for definition in sizes.definitions:
         writer.define(definition)
     for argument, axis, size in sizes.others:
-        name = f"size {str(size)!r}" if _is_one_name(size) else f"size {size}"
+        is_one_name = size.constant == 0 and [factor for _, factor in size.terms] == [1]
+        name = f"size {str(size)!r}" if is_one_name else f"size {size}"
         actual = writer.add(SizeStep(SIZE, "index", (), (argument, axis)))
         writer.conditions.append(Condition(actual, "==", writer.linear(size), f"{SIGNATURE} ({name})"))
     return SizeProgram(tuple(writer.steps), (), tuple(writer.conditions))
-
-
-def _is_one_name(size: Size) -> bool:
-    return size.constant == 0 and len(size.terms) == 1 and size.terms[0][1] == 1
 
 
 class _Writer:

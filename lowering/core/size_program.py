@@ -6,8 +6,8 @@ manifest stores as JSON.
 
 from __future__ import annotations
 
+import ctypes
 import math
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,9 +20,9 @@ Number: TypeAlias = Any
 SIZE, ELEMENT, CONSTANT = "size", "element", "constant"
 """Leaf steps: the size of an argument's axis, an element of an argument, a constant."""
 SIGNATURE = "the signature"
+"""The start of a condition's reason where the signature requires it, before any operation does."""
 _LONGEST = 60
 """Characters of a size in words that a message shows."""
-"""The start of a condition's reason where the signature requires it, before any operation does."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _bits(kind: str) -> int:
 
 def _rounded(value: Any, kind: str) -> Any:
     if kind == "f32":
-        return struct.unpack("f", struct.pack("f", value))[0] if math.isfinite(value) and abs(value) < 3.4e38 else value
+        return ctypes.c_float(value).value
     if kind == "f64":
         return float(value)
     bits = _bits(kind)

@@ -8,10 +8,10 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
-from pathlib import Path
 
 from mlirtri import settings
 from mlirtri.errors import UnknownOptionError
+from mlirtri.lowering.core.cpu import cpu_facts
 
 DEFAULT_CUDA_ARCHITECTURE = "sm_80"
 
@@ -55,22 +55,14 @@ class Target:
 @lru_cache(maxsize=1)
 def host_cpu_digest() -> str:
     """Return a short hash of this CPU's model and feature flags, so that cache keys differ between CPUs."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    facts = sorted({line for line in lines if line.startswith(("flags", "model name", "Features"))})
+    facts = sorted({line for line in cpu_facts() if line.startswith(("flags", "model name", "Features"))})
     return blake2b("\n".join([platform.machine(), *facts]).encode(), digest_size=6).hexdigest()
 
 
 @lru_cache(maxsize=1)
 def host_cpu_name() -> str:
     """Return this CPU's name as its maker gives it, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    names = (line.partition(":")[2].strip() for line in cpu_facts() if line.startswith("model name"))
     return next(names, "") or platform.processor() or platform.machine()
 
 

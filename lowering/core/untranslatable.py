@@ -81,8 +81,6 @@ def bytes_of(element: ir.Type) -> int:
 
 def refuse_large_buffers(module: ir.Module) -> None:
     """Raise `KernelMemoryError` for allocations that would fail at run time."""
-    allocations = [
-        allocation for name in ("memref.alloc", "memref.alloca") for allocation in operations_named(module, name)
-    ]
+    allocations = operations_named(module, "memref.alloc", "memref.alloca")
     problems = [too_large("a temporary", allocation.results[0].type, allocation.location) for allocation in allocations]
     raise_all([problem for problem in problems if problem is not None])

@@ -81,15 +81,12 @@ def read_artifact(folder: Path, description: Description) -> Executable:
 
 
 def _write_kernel(executable: KernelExecutable, plan: Plan, folder: Path) -> Description:
-    if plan.constants:
-        write_tensors(folder / CONSTANTS, plan.constants)
     library = None if executable.library is None else _write_library(executable.library, folder)
-    return {"plan": plan.to_json(), "library": library}
+    return {"plan": _write_plan(plan, folder), "library": library}
 
 
 def _read_kernel(folder: Path, description: Description) -> KernelExecutable:
-    data = description["plan"]
-    plan = Plan.from_json(data, read_tensors(folder / CONSTANTS) if data["constants"] else {})
+    plan = _read_plan(folder, description["plan"])
     if description["library"] is None:
         return make_executable(plan, _none)
     return _loaded(
@@ -97,10 +94,18 @@ def _read_kernel(folder: Path, description: Description) -> KernelExecutable:
     )
 
 
-def _write_cuda(executable: CudaExecutable, plan: Plan, folder: Path) -> Description:
-    """Write the launches' library with the CUDA source, and what nvcc makes of it, where there is nvcc."""
+def _write_plan(plan: Plan, folder: Path) -> Description:
     if plan.constants:
         write_tensors(folder / CONSTANTS, plan.constants)
+    return plan.to_json()
+
+
+def _read_plan(folder: Path, data: Description) -> Plan:
+    return Plan.from_json(data, read_tensors(folder / CONSTANTS) if data["constants"] else {})
+
+
+def _write_cuda(executable: CudaExecutable, plan: Plan, folder: Path) -> Description:
+    """Write the launches' library with the CUDA source, and what nvcc makes of it, where there is nvcc."""
     if executable.file is not None:
         file = _copied(executable.file, folder)
         for name in (SOURCE, FATBIN):
@@ -113,13 +118,14 @@ def _write_cuda(executable: CudaExecutable, plan: Plan, folder: Path) -> Descrip
         if shutil.which("nvcc"):
             (folder / FATBIN).write_bytes(run_nvcc(executable.source, executable.architecture, "-fatbin"))
     host = None if executable.host is None else _write_library(executable.host, folder)
-    facts = {"plan": plan.to_json(), "kernels": executable.kernels, "architecture": executable.architecture}
-    return {"file": file.name, "host": host, "launches": _figures_to_json(executable.make_figures()), **facts}
+    launches = [{name: getattr(launch, name) for name in _FIGURES} for launch in executable.make_figures()]
+    facts = {"kernels": executable.kernels, "architecture": executable.architecture, "launches": launches}
+    return {"file": file.name, "host": host, "plan": _write_plan(plan, folder), **facts}
 
 
 def _read_cuda(folder: Path, description: Description) -> CudaExecutable:
-    data, file, architecture = description["plan"], folder / description["file"], description["architecture"]
-    plan = Plan.from_json(data, read_tensors(folder / CONSTANTS) if data["constants"] else {})
+    file, architecture = folder / description["file"], description["architecture"]
+    plan = _read_plan(folder, description["plan"])
     source, fatbin = (folder / SOURCE).read_text(encoding="utf-8"), folder / FATBIN
     code = fatbin.read_bytes() if fatbin.exists() else None
 
@@ -130,7 +136,7 @@ def _read_cuda(folder: Path, description: Description) -> CudaExecutable:
     host = None
     if description["host"] is not None:
         host = _loaded(folder, description["host"], lambda library: library)
-    make_figures = partial(_figures_from_json, description["launches"], source)
+    make_figures = partial(_figures, description["launches"], source)
     executable = CudaExecutable(plan, description["kernels"], source, make_module, architecture, host, make_figures)
     executable.file, executable.flops = file, description.get("flops")
     return executable
@@ -254,20 +260,12 @@ _FIGURES = ("kernel", "grid", "block", "shared_bytes", "barriers", "bytes")
 """What is stored of launch figures. A loaded kernel asks nvcc for registers and spills, as a compiled one does."""
 
 
-def _figures_to_json(figures: Sequence[LaunchFigures]) -> list[dict[str, Any]]:
-    """Return the figures of launches as JSON."""
-    return [{name: getattr(launch, name) for name in _FIGURES} for launch in figures]
-
-
-def _figures_from_json(data: Sequence[dict[str, Any]], source: str) -> tuple[LaunchFigures, ...]:
-    """Return the figures that `_figures_to_json` wrote, of kernels of a CUDA source."""
-    return tuple(_figures_of(launch, source) for launch in data)
-
-
-def _figures_of(data: dict[str, Any], source: str) -> LaunchFigures:
-    x, y, z = data["grid"]
-    across, down, deep = data["block"]
-    return LaunchFigures(
-        data["kernel"], (x, y, z), (across, down, deep), data["shared_bytes"], data["barriers"], data["bytes"],
-        partial(compiled_by_nvcc, source, data["kernel"]),
-    )  # fmt: skip
+def _figures(launches: Sequence[dict[str, Any]], source: str) -> tuple[LaunchFigures, ...]:
+    """Return the stored figures of the kernels of a CUDA source."""
+    figures = []
+    for launch in launches:
+        kernel, grid, block, *numbers = (launch[name] for name in _FIGURES)
+        figures.append(
+            LaunchFigures(kernel, tuple(grid), tuple(block), *numbers, partial(compiled_by_nvcc, source, kernel))
+        )
+    return tuple(figures)

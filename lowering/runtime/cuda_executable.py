@@ -13,7 +13,7 @@ from mlirtri.lowering.core.launch_figures import LaunchFigures
 from mlirtri.lowering.core.stage import Tensors
 from mlirtri.lowering.runtime.launch_plan import Plan
 from mlirtri.lowering.runtime.launches import Launches, launches_of_tensors
-from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
+from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, found_in, make_executable
 from mlirtri.lowering.toolchain import tvm_runtime
 
 ALIGNMENT = 16
@@ -97,10 +97,4 @@ class CudaExecutable:
                 help=f'{help}; the CUDA source is kernel.ir["cuda"]',
             )
         module = self.make_module(self.source)
-        host = self.host.module if self.host is not None else None
-
-        def find(name: str) -> Callable:
-            is_on_host = host is not None and host.implements_function(name)
-            return host[name] if is_on_host else module[name]
-
-        return make_executable(self.plan, find)
+        return make_executable(self.plan, found_in(self.host, module))

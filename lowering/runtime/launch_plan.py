@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from math import prod
 from typing import Any
@@ -122,6 +122,15 @@ class Plan:
             data["has_parts"],
             data["bound"],
         )
+
+
+def last_uses(used: Sequence[Set[int]], live: Set[int] = frozenset()) -> list[tuple[int, ...]]:
+    """Return, for each of some launches in order, the values that no later one uses, of those that are not `live`."""
+    seen, dead = set(live), []
+    for values in reversed(used):
+        dead.append(tuple(sorted(values - seen)))
+        seen |= values
+    return dead[::-1]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import as_dtype
-from mlirtri.lowering.runtime.launch_plan import Plan, Step
+from mlirtri.lowering.runtime.launch_plan import Plan, last_uses
 from mlirtri.lowering.runtime.memory import empty_array, lifetimes, offsets
 
 LITTLE = 1 << 12
@@ -118,23 +118,23 @@ def launches_of_plan(
     `home` has the values that are written into results, `copies` the values that are copied to results, `loops` the
     functions whose statements may run for any time, however little memory they touch.
     """
-    values = {number for step in plan.steps for number in (*step.inputs, *step.outputs)}
-    if any(step.is_copy for step in plan.steps) or any(plan.values[number].device for number in values):
+    numbers = {number for step in plan.steps for number in (*step.inputs, *step.outputs)}
+    if any(step.is_copy for step in plan.steps) or any(plan.values[number].device for number in numbers):
         return None
     if not all(value.size for value in plan.values) or not (plan.is_static or _is_sized(plan)):
         return None
     operands = _Operands(plan, home)
     launched = [step for step in plan.steps if step.kernel is not None]
-    last_uses = _last_uses(launched, operands)
+    memory = [list(map(operands, (*step.inputs, *step.outputs))) for step in launched]
+    uses = [{value.number for value in values if value.kind == SCRATCH} for values in memory]
     is_little = plan.bytes is not None and plan.bytes <= LITTLE
     steps = []
-    for step, dead in zip(launched, last_uses, strict=True):
+    for step, values, dead in zip(launched, memory, last_uses(uses), strict=True):
         function = kernel(str(step.kernel))
         if is_little and not any(other.kernel in loops for other in launched):
             # Other threads wait for less time than a GIL release takes.
             function.release_gil = False
-        steps.append(Launch(function, tuple(map(operands, (*step.inputs, *step.outputs))), last_uses=dead))
-    uses = [[value.number for value in step.operands if value.kind == SCRATCH] for step in steps]
+        steps.append(Launch(function, tuple(values), last_uses=dead))
     lives = lifetimes(uses, {number: plan.values[number].bytes for number in sorted(operands.scratch)})
     where = offsets(lives)
     scratch = {
@@ -204,13 +204,3 @@ class _Operands:
             kind, position = SCRATCH, root
             self.scratch.add(root)
         return Operand(kind, position, plan.values[number].static_shape if shape != own else None)
-
-
-def _last_uses(steps: list[Step], operands: _Operands) -> list[tuple[int, ...]]:
-    seen: set[int] = set()
-    dead = []
-    for step in reversed(steps):
-        used = {value.number for value in map(operands, (*step.inputs, *step.outputs)) if value.kind == SCRATCH}
-        dead.append(tuple(sorted(used - seen)))
-        seen |= used
-    return dead[::-1]

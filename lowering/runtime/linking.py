@@ -37,11 +37,14 @@ class SharedLibrary:
         return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
 
 
-def compiler() -> list[str] | None:
-    """Return the command of the C compiler that links: the one that ``CC`` names, or the system's; None if none."""
-    if named := os.environ.get("CC"):
+def compiler(variable: str = "CC", names: Sequence[str] = _COMPILERS) -> list[str] | None:
+    """Return the command of the C compiler that links: the one that ``CC`` names, or the system's; None if none.
+
+    With another variable and other names it is the compiler of another language.
+    """
+    if named := os.environ.get(variable):
         return shlex.split(named)
-    return next(([path] for name in _COMPILERS if (path := shutil.which(name))), None)
+    return next(([path] for name in names if (path := shutil.which(name))), None)
 
 
 def link(objects: Sequence[Path], library: Path, libraries: Sequence[str] = ()) -> None:

@@ -7,7 +7,7 @@ not. In the block of a call, values whose lifetimes do not overlap share their b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ class Lifetime:
         return self.first <= other.last and other.first <= self.last
 
 
-def lifetimes(uses: Sequence[Sequence[int]], sizes: Mapping[int, int]) -> dict[int, Lifetime]:
+def lifetimes(uses: Sequence[Collection[int]], sizes: Mapping[int, int]) -> dict[int, Lifetime]:
     """Return the lifetime of each value of `sizes`; `uses` has the values that each launch reads or writes."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}

@@ -87,9 +87,10 @@ class _Planner:
         return number
 
     def call(self, call: relax.Call) -> int | tuple:
-        if getattr(call.op, "name", "") == "relax.to_vdevice":
+        name = getattr(call.op, "name", "")
+        if name == "relax.to_vdevice":
             return self.copied(self.value(call.args[0]), device_of(call.attrs.dst_vdevice))
-        if len(call.args) != 2 or getattr(call.op, "name", "") not in ("relax.call_tir", "relax.call_tir_inplace"):
+        if len(call.args) != 2 or name not in ("relax.call_tir", "relax.call_tir_inplace"):
             raise _NeedsMachine
         callee, arguments = call.args
         kind = call.ty_args[0]
@@ -98,12 +99,10 @@ class _Planner:
         results = tuple(self.new(item) for item in (kind.fields if several else [kind]))
         if results and (device := self.plan.values[results[0]].device) is not None:
             inputs = tuple(self.on(number, device) for number in inputs)
-        in_place = (
-            [int(position) for position in call.attrs.inplace_indices] if call.op.name.endswith("_inplace") else []
-        )
+        in_place = call.attrs.inplace_indices if name.endswith("_inplace") else ()
         for result, position in zip(results, in_place, strict=False):
             if position >= 0:
-                self.update(result, inputs[position])
+                self.update(result, inputs[int(position)])
         outputs = tuple(number for number in results if number not in self.plan.updates)
         attributes = self.mod[callee].attrs
         kernel = None if VIEW in attributes else callee.name_hint

@@ -34,18 +34,16 @@ def prepared(plan: Plan) -> Preparation | None:
     views = _views_for(plan, marked)
     steps = [step for number, step in enumerate(plan.steps) if number in marked | views]
     rest = [step for number, step in enumerate(plan.steps) if number not in marked]
-    rest = [step for step in rest if not step.is_view or _is_read(plan, rest, step)]
+    read = {value for step in rest for value in step.inputs} | set(plan.results)
+    rest = [step for step in rest if not step.is_view or read & set(step.outputs)]
     computed = {value for number in marked for value in plan.steps[number].outputs}
     read = {value for step in rest for value in step.inputs} | set(plan.results)
     passed = sorted(computed & read)
-    kept = tuple(value - first for value in range(first, plan.arguments) if value in read or _is_updated(plan, value))
+    read |= set(plan.updates.values())
+    kept = tuple(value - first for value in range(first, plan.arguments) if value in read)
     once = _numbered(plan, [*range(first, plan.arguments)], steps, tuple(passed))
     arguments = [*range(first), *(first + position for position in kept), *passed]
     return Preparation(once, _numbered(plan, arguments, rest, plan.results), kept)
-
-
-def _is_updated(plan: Plan, argument: int) -> bool:
-    return argument in plan.updates.values()
 
 
 def _once(plan: Plan) -> frozenset[int]:
@@ -78,12 +76,6 @@ def _views_for(plan: Plan, marked: frozenset[int]) -> frozenset[int]:
             views.add(number)
             needed.update(step.inputs)
     return frozenset(views)
-
-
-def _is_read(plan: Plan, steps: list[Step], view: Step) -> bool:
-    """Return whether a step of a plan or its caller reads what a view gives."""
-    read = {value for step in steps for value in step.inputs} | set(plan.results)
-    return bool(read & set(view.outputs))
 
 
 def _numbered(plan: Plan, arguments: list[int], steps: list[Step], results: tuple[int, ...]) -> Plan:

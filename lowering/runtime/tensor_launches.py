@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from mlirtri.dialect.base.dtypes import DTYPES
-from mlirtri.lowering.runtime.launch_plan import Plan, Step, Store, Value
+from mlirtri.lowering.runtime.launch_plan import Plan, Step, Store, Value, last_uses
 from mlirtri.lowering.runtime.memory import empty
 from mlirtri.lowering.runtime.stored_tensors import restored
 
@@ -68,7 +68,7 @@ def _several(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Lau
     actions = [_action(plan, store, step, kernel) for step in plan.steps]
     constants = _Constants(plan)
     empties = [(number, _empty(value)) for number, value in enumerate(plan.values) if _is_empty(value)]
-    last_use = _last_uses(plan)
+    last_use = last_uses([{*step.inputs, *step.outputs} for step in plan.steps], set(plan.results))
     count, arguments, copies = len(plan.values), plan.arguments, store.copies
 
     def launch(inputs, outputs):
@@ -170,15 +170,6 @@ def _maker(plan: Plan, store: Store, number: int) -> Callable:
     if plan.values[plan.results[position]].shape == shape:
         return lambda outputs, device: outputs[position]
     return lambda outputs, device: outputs[position].view(shape)
-
-
-def _last_uses(plan: Plan) -> list[tuple[int, ...]]:
-    live, dead = set(plan.results), []
-    for step in reversed(plan.steps):
-        numbers = {*step.inputs, *step.outputs} - live
-        dead.append(tuple(sorted(numbers)))
-        live |= numbers
-    return dead[::-1]
 
 
 def host_tensor(constant: object, dtype: str) -> torch.Tensor:

@@ -95,6 +95,12 @@ def make_executable(plan: Plan, kernel: Callable[[str], Callable], library: Libr
     return replace(executable, launch_once=_made_late(lambda: _launch_of_plan(once, _assign_outputs(once), kernel)))
 
 
+def found_in(library: Library | None, module: Any) -> Callable[[str], Callable]:
+    """Return the lookup of functions in a library, where it has them, else in a runtime module of TVM."""
+    own = None if library is None else library.module
+    return lambda name: own[name] if own is not None and own.implements_function(name) else module[name]
+
+
 def _launch_of_plan(plan: Plan, store: Store, kernel: Callable[[str], Callable]) -> Launch:
     from mlirtri.lowering.runtime.tensor_launches import launch_of_plan  # loads torch
 
@@ -177,6 +183,7 @@ class MachineExecutable:
         return launches_of_tensors(self.launch, inputs, outputs)
 
     def launch(self, inputs: Tensors, outputs: Tensors) -> None:
+        """Run on torch tensors; copies what the virtual machine returns into the outputs."""
         machine = getattr(self._local, "machine", None)
         if machine is None:
             machine = self._local.machine = start_machine(self.library.module)

@@ -6,6 +6,7 @@ A pass that fails, and a process that dies or exceeds its limits, raise the `Pas
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mlirtri import settings
 from mlirtri.dialect.bindings.mlir import ir, load_stablehlo, load_torch, print_module
@@ -31,7 +32,8 @@ def run_isolated(module: ir.Module, passes: Sequence[Pass], context: CompileCont
     for name, pipeline in groups:
         before, text = text, _asked(pipeline, text)
         if isinstance(text, _Failure):
-            raise _pass_failed(text, name, pipeline, before, context)
+            help = saved_reproducer(before, pipeline, context)
+            raise PassFailedError(f"pass {name} failed: {text.message}", text.span, help=help, notes=text.notes)
         module = _parsed(text)
         if context.keep_passes:
             context.record(name, print_module(module), before)
@@ -45,16 +47,11 @@ def _parsed(text: str) -> ir.Module:
     return ir.Module.parse(text, module_context)
 
 
-def _pass_failed(failure: _Failure, name: str, pipeline: str, before: str, context: CompileContext) -> PassFailedError:
-    help = saved_reproducer(before, pipeline, context)
-    return PassFailedError(f"pass {name} failed: {failure.message}", failure.span, help=help, notes=failure.notes)
-
-
+@dataclass(frozen=True)
 class _Failure:
-    def __init__(self, message: str, span: Span | None = None, notes: Sequence[Note] = ()):
-        self.message = message
-        self.span = span
-        self.notes = tuple(notes)
+    message: str
+    span: Span | None = None
+    notes: Sequence[Note] = ()
 
 
 def _asked(pipeline: str, text: str) -> str | _Failure:

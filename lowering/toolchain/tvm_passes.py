@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from types import FunctionType
 from typing import Any
 
@@ -126,11 +127,8 @@ def short_message(error: BaseException) -> str:
     # Addresses differ from run to run, and texts that hold this message must not.
     lines = [re.sub(r"0x[0-9a-f]{6,}", "0x…", line.rstrip()) for line in str(error).splitlines()]
     message = [line for line in lines if line and not line.startswith(("  File", "  [bt]", "Traceback", "# from"))]
-    end = next(
-        (number for number, line in enumerate(message) if line.startswith(("The IR with diagnostic", "@I."))),
-        len(message),
-    )
-    return "\n".join(message[: min(end, _MESSAGE_LINES)]) or type(error).__name__
+    shown = takewhile(lambda line: not line.startswith(("The IR with diagnostic", "@I.")), message[:_MESSAGE_LINES])
+    return "\n".join(shown) or type(error).__name__
 
 
 def span_of(location: str | None) -> Span | None:
@@ -162,13 +160,16 @@ def source_span(function: PrimFunc) -> Span | None:
 
 def prim_funcs(mod: IRModule) -> list[tuple[str, PrimFunc]]:
     """Return name and function of every PrimFunc, sorted by name."""
-    functions = [(gv.name_hint, function) for gv, function in mod.functions_items() if isinstance(function, PrimFunc)]
-    return sorted(functions, key=lambda pair: pair[0])
+    return _functions_of(mod, PrimFunc)
 
 
 def relax_functions(mod: IRModule) -> list[tuple[str, relax.Function]]:
     """Return name and function of every Relax function, sorted by name."""
-    functions = [(gv.name_hint, func) for gv, func in mod.functions_items() if isinstance(func, relax.Function)]
+    return _functions_of(mod, relax.Function)
+
+
+def _functions_of(mod: IRModule, kind: type) -> list[tuple[str, Any]]:
+    functions = [(gv.name_hint, function) for gv, function in mod.functions_items() if isinstance(function, kind)]
     return sorted(functions, key=lambda pair: pair[0])
 
 
@@ -241,11 +242,11 @@ def estimated_flops(function: PrimFunc) -> int | None:
     None where TVM's estimate cannot tell, as for loops whose length is known at run time only.
     """
     rules = [
-        (tirx.Let, _let_as_call),
+        # TVM's estimate has no rule for `Let`, and adds up the arguments of any call.
+        (tirx.Let, lambda let: _call(let.body.ty, let.value, let.body)),
         (tirx.Add, _as_subtraction),
-        (tirx.Sub, _wide_as_call),
-        (tirx.Mul, _wide_as_call),
-        *((kind, _comparison_as_difference) for kind in _COMPARISONS),
+        ((tirx.Sub, tirx.Mul), _wide_as_call),
+        (_COMPARISONS, _comparison_as_difference),
     ]
     body = structural_map(function.body, rules, order="post")
     try:
@@ -257,23 +258,22 @@ def estimated_flops(function: PrimFunc) -> int | None:
 _COMPARISONS = (tirx.GT, tirx.GE, tirx.LT, tirx.LE, tirx.EQ, tirx.NE)
 
 
-def _let_as_call(let: Any) -> Any:
-    """Return a call: TVM's estimate has no rule for `Let`, and adds up the arguments of any call."""
-    return ir.Call(ir.Op.get("prim.likely"), [let.value, let.body], ret_ty=let.body.ty)
+def _call(kind: Any, *operands: Any) -> Any:
+    return ir.Call(ir.Op.get("prim.likely"), list(operands), ret_ty=kind)
 
 
 def _comparison_as_difference(comparison: Any) -> Any:
     """Return a call with the difference of the operands, which counts as arithmetic on floating-point elements."""
     if not str(comparison.a.ty.dtype).startswith(("float", "bfloat")):
         return comparison
-    return ir.Call(ir.Op.get("prim.likely"), [comparison.a - comparison.b], ret_ty=comparison.ty)
+    return _call(comparison.ty, comparison.a - comparison.b)
 
 
 def _wide_as_call(operation: Any) -> Any:
     """Return a call for integers of 128 bits, which TVM's estimate takes for floating-point elements."""
     if str(operation.ty.dtype) != "int128":
         return operation
-    return ir.Call(ir.Op.get("prim.likely"), [operation.a, operation.b], ret_ty=operation.ty)
+    return _call(operation.ty, operation.a, operation.b)
 
 
 def _as_subtraction(total: Any) -> Any:

@@ -113,15 +113,10 @@ def _shadowing(function: PrimFunc) -> dict[Any, None]:
         name = loop.loop_var.name
         # Large loops have names of their own, so that only small bodies are walked again.
         if counts[name] > 1:
-            structural_walk(
-                loop.body, (tirx.For, lambda other, name=name: _note_if_named(other, name, inner)), order="pre"
-            )
+            others: list[Any] = []
+            structural_walk(loop.body, (tirx.For, others.append), order="pre")
+            inner.update(dict.fromkeys(other.loop_var for other in others if other.loop_var.name == name))
     return inner
-
-
-def _note_if_named(loop: Any, name: str, variables: dict[Any, None]) -> None:
-    if loop.loop_var.name == name:
-        variables.setdefault(loop.loop_var)
 
 
 def _renamed(function: PrimFunc) -> PrimFunc:
