@@ -17,7 +17,7 @@ from mlirtri.lowering.cuda_emulation.library import EmulatedLibrary
 from mlirtri.lowering.cuda_emulation.reports import error_of
 from mlirtri.lowering.cuda_emulation.translation import translated
 from mlirtri.lowering.runtime.launch_plan import Plan
-from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, make_executable
+from mlirtri.lowering.runtime.tvm_executable import KernelExecutable, Library, found_in, make_executable
 
 
 class EmulatedExecutable:
@@ -76,13 +76,7 @@ class EmulatedExecutable:
         self._library = EmulatedLibrary(translated(self.source))
         host = self.make_host()
         host.import_module(self._library.module)
-        cpu = self.cpu.module if self.cpu is not None else None
-
-        def find(name: str) -> Callable:
-            is_on_cpu = cpu is not None and cpu.implements_function(name)
-            return cpu[name] if is_on_cpu else host[name]
-
-        return make_executable(_on_cpu(self.plan), find)
+        return make_executable(_on_cpu(self.plan), found_in(self.cpu, host))
 
 
 def _on_cpu(plan: Plan) -> Plan:

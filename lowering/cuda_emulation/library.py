@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shlex
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from weakref import finalize
 
 from mlirtri.errors import CodegenError, DeviceError
 from mlirtri.lowering.cuda_emulation.reports import Report
+from mlirtri.lowering.runtime.linking import compiler
 from mlirtri.lowering.toolchain import tvm_runtime
 
 DEVICE = Path(__file__).with_name("device")
@@ -29,11 +29,8 @@ _KERNEL_OPTIONS = (
 
 def cxx_compiler() -> list[str]:
     """Return the command of the C++ compiler: the one that ``CXX`` names, or the system's; raises `DeviceError`."""
-    if named := os.environ.get("CXX"):
-        return shlex.split(named)
-    for name in _COMPILERS:
-        if (path := shutil.which(name)) is not None:
-            return [path]
+    if (command := compiler("CXX", _COMPILERS)) is not None:
+        return command
     raise DeviceError(
         "CUDA is emulated by a C++ compiler, and there is none on PATH",
         help="install g++ or clang++, or name a compiler in CXX",

@@ -49,12 +49,14 @@ class _Description:
         self.spans = spans.get(self.name, ())
 
     def error(self) -> DeviceCheckError:
-        check, describe, help_text = _FAILURES[self.report.failure]
+        check, described, help_text = _FAILURES[self.report.failure]
         line = self.report.line or self.line_of(self.report.place)
         other = self.report.other_line or (self.line_of(self.report.other_place) if self.report.other_place else None)
         notes = [self.note("CUDA source", line), self.note("the other one", other)]
         known = [note for note in notes if note is not None]
-        error = DeviceCheckError(f"{check}: {describe(self)}", self.span(line), help=help_text, notes=known)
+        sentence = described.format(case=self) if isinstance(described, str) else described(self)
+        message = f"{check}: kernel {self.name}: {sentence}"
+        error = DeviceCheckError(message, self.span(line), help=help_text, notes=known)
         error.check = check
         return error
 
@@ -76,14 +78,17 @@ class _Description:
             return None
         return Note(f"{what}, line {line} of stage cuda: {lines[line - 1].strip()[:_SHOWN]}")
 
+    @property
     def thread(self) -> str:
         return _thread(self.report.thread, self.report.block)
 
+    @property
     def other_thread(self) -> str:
         report = self.report
         is_same = list(report.other_block) == list(report.block)
         return _thread(report.other_thread, None if is_same else report.other_block)
 
+    @property
     def buffer(self) -> str:
         """Return the name of the buffer that is accessed, and where in it."""
         report = self.report
@@ -97,6 +102,7 @@ class _Description:
             return f"a local or shared array at index {report.offset}"
         return "memory of no buffer"
 
+    @property
     def did(self) -> str:
         return "writes" if self.report.is_write else "reads"
 
@@ -112,7 +118,7 @@ def _thread(thread: Sequence[int], block: Sequence[int] | None) -> str:
 
 def _out_of_bounds(case: _Description) -> str:
     size = f"{case.report.bytes} bytes of " if case.report.bytes else ""
-    return f"kernel {case.name}: {case.thread()} {case.did()} {size}{case.buffer()}"
+    return f"{case.thread} {case.did} {size}{case.buffer}"
 
 
 def _misaligned(case: _Description) -> str:
@@ -123,81 +129,49 @@ def _race(case: _Description) -> str:
     did = "wrote" if case.report.other_is_write else "read"
     blocks = list(case.report.block) == list(case.report.other_block)
     between = "with no barrier between" if blocks else "in another block of the same launch"
-    other = f"which {case.other_thread()} {did}, {between}"
-    return f"kernel {case.name}: {case.thread()} {case.did()} {case.buffer()}, {other}"
+    other = f"which {case.other_thread} {did}, {between}"
+    return f"{case.thread} {case.did} {case.buffer}, {other}"
 
 
 def _uninitialized(case: _Description) -> str:
     where = "in this block" if case.report.memory == SHARED else "in this call"
-    return f"kernel {case.name}: {case.thread()} reads {case.buffer()}, which nothing has written {where}"
-
-
-def _copy_too_early(case: _Description) -> str:
-    copier = f"{case.other_thread()} has not waited for"
-    return f"kernel {case.name}: {case.thread()} {case.did()} {case.buffer()}, whose asynchronous copy {copier}"
-
-
-def _copy_never_awaited(case: _Description) -> str:
-    return f"kernel {case.name}: {case.thread()} ends without waiting for its asynchronous copy to {case.buffer()}"
-
-
-def _product_never_awaited(case: _Description) -> str:
-    return f"kernel {case.name}: {case.thread()} ends without waiting for its product that reads {case.buffer()}"
-
-
-def _written_under_product(case: _Description) -> str:
-    reader = f"a product of {case.other_thread()}, which has not waited for it, reads"
-    return f"kernel {case.name}: {case.thread()} writes {case.buffer()}, which {reader}"
-
-
-def _not_shown(case: _Description) -> str:
-    writer = f"{case.other_thread()} wrote with no fence.proxy.async after it"
-    return f"kernel {case.name}: {case.thread()} starts a product that reads {case.buffer()}, which {writer}"
+    return f"{case.thread} reads {case.buffer}, which nothing has written {where}"
 
 
 def _barrier_missed(case: _Description) -> str:
     report = case.report
     counts = f"{report.threads} of {report.all_threads} threads of block ({', '.join(map(str, report.block))})"
-    return f"kernel {case.name}: {counts} wait at a barrier that {_thread(report.other_thread, None)} has missed"
+    return f"{counts} wait at a barrier that {_thread(report.other_thread, None)} has missed"
 
 
 def _barriers_differ(case: _Description) -> str:
     other = f"{_thread(case.report.other_thread, None)} waits at another one"
-    return f"kernel {case.name}: {case.thread()} waits at a barrier, and {other}"
+    return f"{case.thread} waits at a barrier, and {other}"
 
 
-def _lanes_missed(case: _Description) -> str:
-    return f"kernel {case.name}: {case.thread()} waits for lanes of its warp that do not take part"
-
-
-def _lane_not_named(case: _Description) -> str:
-    return f"kernel {case.name}: {case.thread()} executes an instruction whose mask lacks a lane that takes part"
-
-
-def _too_much_shared(case: _Description) -> str:
-    sizes = f"{case.report.bytes} bytes, of {case.report.extent} that a block has"
-    return f"kernel {case.name}: its shared arrays take {sizes}"
-
-
-def _trap(case: _Description) -> str:
-    return f"kernel {case.name}: {case.thread()} stops at a trap"
-
-
-_FAILURES: Mapping[int, tuple[str, Callable[[_Description], str], str | None]] = {
+_FAILURES: Mapping[int, tuple[str, str | Callable[[_Description], str], str | None]] = {
     1: ("memcheck", _out_of_bounds, "check the index against the sizes of the buffer"),
     2: ("memcheck", _misaligned, "a vector of several elements begins at a multiple of its size"),
     3: ("racecheck", _race, "put a barrier between the two, or let one thread do both"),
     4: ("initcheck", _uninitialized, "write it first, in a thread that the reader waits for"),
-    5: ("racecheck", _copy_too_early, "wait for the group of the copy, then for the block's other threads"),
-    6: ("synccheck", _copy_never_awaited, "commit the copy, and wait for its group"),
+    5: ("racecheck", "{case.thread} {case.did} {case.buffer}, whose asynchronous copy {case.other_thread} has not "
+        "waited for", "wait for the group of the copy, then for the block's other threads"),
+    6: ("synccheck", "{case.thread} ends without waiting for its asynchronous copy to {case.buffer}",
+        "commit the copy, and wait for its group"),
     7: ("synccheck", _barrier_missed, "let all threads of the block reach the barrier"),
     8: ("synccheck", _barriers_differ, "let all threads of the block reach the same barrier"),
-    9: ("synccheck", _lanes_missed, "let all lanes of the mask reach the same instruction"),
-    10: ("memcheck", _too_much_shared, "use smaller tiles"),
-    11: ("memcheck", _trap, None),
-    12: ("synccheck", _lane_not_named, "name all lanes that execute the instruction, or whose values it takes"),
-    13: ("synccheck", _product_never_awaited, "commit the products, and wait for their group"),
-    14: ("racecheck", _written_under_product, "wait for the group of the product, then for the block's other threads"),
-    15: ("racecheck", _not_shown, "put the fence between the write and the barrier"),
-}
+    9: ("synccheck", "{case.thread} waits for lanes of its warp that do not take part",
+        "let all lanes of the mask reach the same instruction"),
+    10: ("memcheck", "its shared arrays take {case.report.bytes} bytes, of {case.report.extent} that a block has",
+         "use smaller tiles"),
+    11: ("memcheck", "{case.thread} stops at a trap", None),
+    12: ("synccheck", "{case.thread} executes an instruction whose mask lacks a lane that takes part",
+         "name all lanes that execute the instruction, or whose values it takes"),
+    13: ("synccheck", "{case.thread} ends without waiting for its product that reads {case.buffer}",
+         "commit the products, and wait for their group"),
+    14: ("racecheck", "{case.thread} writes {case.buffer}, which a product of {case.other_thread}, which has not "
+         "waited for it, reads", "wait for the group of the product, then for the block's other threads"),
+    15: ("racecheck", "{case.thread} starts a product that reads {case.buffer}, which {case.other_thread} wrote with "
+         "no fence.proxy.async after it", "put the fence between the write and the barrier"),
+}  # fmt: skip
 """By the number of a failure in ``device/runtime.hpp``: the check of Compute Sanitizer, the sentence, the help."""

@@ -171,13 +171,10 @@ def _check_free(name: str, outputs: list[Any], bindings: Mapping[Any, Any]) -> N
     for parameter in outputs:
         if not isinstance(parameter.ty, tirx.BufferType):
             raise KernelTypeError(f"{name}(): its result {parameter.name!r} is no buffer")
-        free: list[str] = []
+        used: list[Any] = []
         for size in parameter.ty.shape:
-            note = free.append
-            structural_walk(
-                size, (tirx.Var, lambda v, note=note: note(v.name) if v not in bindings else None), order="pre"
-            )
-        if free:
+            structural_walk(size, (tirx.Var, used.append), order="pre")
+        if free := [variable.name for variable in used if variable not in bindings]:
             raise KernelTypeError(
                 f"{name}(): the size {free[0]!r} of its result {parameter.name!r} does not follow from the arguments",
                 help="register it with a rule: mlirtri.tensorir(shape=lambda …: …)",

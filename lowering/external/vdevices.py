@@ -42,7 +42,8 @@ class VDevices:
 
 def devices_of(module: ir.Module) -> VDevices:
     """Return the devices that the copies of an MLIR module name."""
-    copies = [values_of(declaration) for _, declaration in calls_in(module) if _is_copy(declaration)]
+    calls = calls_in(module)
+    copies = [values_of(declared) for _, declared in calls if declared.attributes[KIND].value == "device"]
     if not copies:
         return VDevices()
     names = {copies[0]["home"], *(copy["device"] for copy in copies)}
@@ -52,10 +53,6 @@ def devices_of(module: ir.Module) -> VDevices:
 def vdevices_in(mod: IRModule) -> list[VDevice]:
     """Return the devices that a Relax module names."""
     return list(mod.global_infos.get(GLOBAL_INFO, ()))
-
-
-def _is_copy(declaration: ir.OpView) -> bool:
-    return declaration.attributes[KIND].value == "device"
 
 
 def _vdevice(device: Device, architecture: str) -> VDevice:

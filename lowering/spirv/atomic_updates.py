@@ -18,7 +18,8 @@ from mlirtri.lowering.dependence.index_forms import IndexForms
 from mlirtri.lowering.mlir_backend.loops.loop_memory import are_apart, indices_of, is_whole
 from mlirtri.lowering.mlir_common.aliasing import is_inside
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
-from mlirtri.lowering.mlir_common.reading import is_block_argument
+from mlirtri.lowering.mlir_common.cloning import clone, replace
+from mlirtri.lowering.mlir_common.reading import definition, is_block_argument
 
 _KINDS = {"arith.addi": "addi", "arith.subi": "addi", "arith.maxsi": "maxs", "arith.minsi": "mins",
           "arith.maxui": "maxu", "arith.minui": "minu", "arith.andi": "andi", "arith.ori": "ori"}  # fmt: skip
@@ -66,7 +67,7 @@ def shared_updates(loop: ir.Operation) -> list[Update] | None:
         if found is None:
             return None
         updates += found
-    are_counted = all(_depends_on(index, updates) for group in counted for index in _first_indices(group))
+    are_counted = all(_depends_on(indices_of(access), updates) for group in counted for access in group)
     return updates if are_counted else None
 
 
@@ -74,43 +75,33 @@ def make_atomic(updates: Iterable[Update]) -> None:
     """Replace the three operations of each update by one."""
     for update in updates:
         load, step, store = update.load, update.step, update.store
-        if step.name in _COMBINED:
-            _make_generic(update)
-            continue
-        [value] = [operand for operand in step.operands if operand != load.results[0]]
         # At the store: what is combined is computed between the load and it.
         with ir.InsertionPoint(store), store.location:
-            if step.name == "arith.subi":
-                zero = arith.constant(value.type, ir.IntegerAttr.get(value.type, 0))
-                value = arith.subi(zero, value)
-            kind = getattr(arith.AtomicRMWKind, _KINDS[step.name])
-            old = memref.atomic_rmw(kind, value, store.operands[1], indices_of(store))
+            old = (_generic if step.name in _COMBINED else _instruction)(update)
         store.erase()
         if not any(True for _ in step.results[0].uses):
             step.erase()
-        load.results[0].replace_all_uses_with(old)
-        load.erase()
+        replace(load, [old])
 
 
-def _make_generic(update: Update) -> None:
-    """Replace the three operations of an update by one whose body is the step."""
-    load, step, store = update.load, update.step, update.store
-    kind = load.results[0].type
-    with ir.InsertionPoint(store), store.location:
-        generic = ir.Operation.create(
-            "memref.generic_atomic_rmw", results=[kind], operands=[store.operands[1], *indices_of(store)], regions=1
-        )
-        body = generic.regions[0].blocks.append(kind)
-        with ir.InsertionPoint(body):
-            copy = step.clone()
-            position = list(step.operands).index(load.results[0])
-            copy.operands[position] = body.arguments[0]
-            ir.Operation.create("memref.atomic_yield", operands=[copy.results[0]])
-    store.erase()
-    if not any(True for _ in step.results[0].uses):
-        step.erase()
-    load.results[0].replace_all_uses_with(generic.results[0])
-    load.erase()
+def _instruction(update: Update) -> ir.Value:
+    """Create the atomic operation that SPIR-V has an instruction for; return what the element was."""
+    [value] = [operand for operand in update.step.operands if operand != update.load.results[0]]
+    if update.step.name == "arith.subi":
+        value = arith.subi(arith.constant(value.type, 0), value)
+    kind = getattr(arith.AtomicRMWKind, _KINDS[update.step.name])
+    return memref.atomic_rmw(kind, value, update.store.operands[1], indices_of(update.store))
+
+
+def _generic(update: Update) -> ir.Value:
+    """Create an atomic operation whose body is the step; return what the element was."""
+    kind, operands = update.load.results[0].type, [update.store.operands[1], *indices_of(update.store)]
+    generic = ir.Operation.create("memref.generic_atomic_rmw", results=[kind], operands=operands, regions=1)
+    body = generic.regions[0].blocks.append(kind)
+    with ir.InsertionPoint(body):
+        copy = clone(update.step, {update.load.results[0]: body.arguments[0]})
+        ir.Operation.create("memref.atomic_yield", operands=[copy.results[0]])
+    return generic.results[0]
 
 
 def _updates(group: list[ir.Operation], is_declared: bool) -> list[Update] | None:
@@ -133,7 +124,7 @@ def _update_of(load: ir.Operation, group: list[ir.Operation]) -> Update | None:
     for store in group:
         if store.name != "memref.store" or store.block != load.block or indices_of(store) != indices_of(load):
             continue
-        step = None if is_block_argument(store.operands[0]) else store.operands[0].owner.operation
+        step = definition(store.operands[0])
         if step is None or list(step.operands).count(load.results[0]) != 1 or step.block != load.block:
             continue
         if step.name in ("arith.subi", "arith.subf") and step.operands[0] != load.results[0]:
@@ -163,10 +154,6 @@ def _is_supported(update: Update) -> bool:
     kind = update.load.results[0].type
     is_number = isinstance(kind, ir.IntegerType | ir.F32Type | ir.F64Type)
     return update.step.name in (*_KINDS, *_COMBINED) and is_number and kind.width in _WIDTHS
-
-
-def _first_indices(group: list[ir.Operation]) -> list[list[ir.Value]]:
-    return [indices_of(access) for access in group]
 
 
 def _depends_on(indices: list[ir.Value], updates: list[Update]) -> bool:

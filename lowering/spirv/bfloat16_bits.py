@@ -11,6 +11,7 @@ import numpy as np
 
 from mlirtri.dialect.bindings.mlir import all_operations, ir, operations_named
 from mlirtri.lowering.mlir_common import narrow_floats
+from mlirtri.lowering.mlir_common.cloning import replace
 
 
 def rewrite(module: ir.Module) -> None:
@@ -28,8 +29,7 @@ def rewrite(module: ir.Module) -> None:
             constant.attributes["value"] = ir.IntegerAttr.get(_short(), int(bits))
     for cast in operations_named(module, "arith.bitcast"):
         if cast.operands[0].type == cast.results[0].type:
-            cast.results[0].replace_all_uses_with(cast.operands[0])
-            cast.erase()
+            replace(cast, [cast.operands[0]])
     for function in operations_named(module, "func.func"):
         inputs = [argument.type for argument in function.regions[0].blocks[0].arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))

@@ -18,7 +18,8 @@ from mlirtri.lowering.mlir_backend.loops import reduction_chunks
 from mlirtri.lowering.mlir_backend.loops.bufferized_to_loops import TIDY_CHUNKS, TO_WHOLE_BUFFERS, to_loops
 from mlirtri.lowering.mlir_common.attributes import noted_strides
 from mlirtri.lowering.mlir_common.imperative import is_imperative
-from mlirtri.lowering.mlir_common.reading import VIEWS_OF_MEMORY
+from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, permute_loops
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, VIEWS_OF_MEMORY
 from mlirtri.lowering.spirv import bfloat16_bits, flat_buffers, host_statements, parallel_loops
 from mlirtri.lowering.spirv.parallel_loops import HOST_FLOW
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
@@ -100,29 +101,19 @@ def _refuse_types(module: ir.Module) -> None:
 def _put_innermost_first(module: ir.Module) -> None:
     """Reverse the parallel iterators of each operation, before the others: threads go along the first one."""
     for operation in operations_named(module, "linalg.generic"):
-        kinds = list(operation.attributes["iterator_types"])
-        parallel = [number for number, kind in enumerate(kinds) if "parallel" in str(kind)]
+        kinds = iterators_of(operation)
+        parallel = [number for number, kind in enumerate(kinds) if kind == "parallel"]
         others = [number for number in range(len(kinds)) if number not in parallel]
         order = [*reversed(parallel), *others]
         position = {old: new for new, old in enumerate(order)}
-        permutation = ir.AffineMap.get(
-            len(kinds), 0, [ir.AffineExpr.get_dim(position[old]) for old in range(len(kinds))]
-        )
-        maps = [_composed(map_attribute.value, permutation) for map_attribute in operation.attributes["indexing_maps"]]
-        operation.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(mapping) for mapping in maps])
-        operation.attributes["iterator_types"] = ir.ArrayAttr.get([kinds[old] for old in order])
+        permute_loops(operation, order)
         for index in operations_named(operation, "linalg.index"):
             old = ir.IntegerAttr(index.attributes["dim"]).value
             index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), position[old])
 
 
-def _composed(map_: ir.AffineMap, permutation: ir.AffineMap) -> ir.AffineMap:
-    results = [expression.compose(permutation) for expression in map_.results]
-    return ir.AffineMap.get(permutation.n_dims, 0, results)
-
-
-_HOST = ("func.return", "gpu.launch_func", "memref.alloc", "memref.alloca", "memref.dealloc", "memref.load",
-         "memref.get_global", "scf.yield", "scf.condition")  # fmt: skip
+_HOST = (*ALLOCATIONS, "func.return", "gpu.launch_func", "memref.dealloc", "memref.load", "memref.get_global",
+         "scf.yield", "scf.condition")  # fmt: skip
 
 
 def _refuse_host_code(module: ir.Module) -> None:
@@ -133,7 +124,7 @@ def _refuse_host_code(module: ir.Module) -> None:
     for kernel in operations_named(module, "gpu.func"):
         inside = operations_named(kernel, "memref.alloc")
         left += [(_located(each), "an array of an iteration's own whose size is known at run time") for each in inside]
-        left += [(view, "a view of a buffer") for name in VIEWS_OF_MEMORY for view in operations_named(kernel, name)]
+        left += [(view, "a view of a buffer") for view in operations_named(kernel, *VIEWS_OF_MEMORY)]
     refuse(left, "SPIR-V", HELP)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 
 from mlirtri.dialect.bindings.mlir import arith, ir, memref, operations_named, scf
+from mlirtri.lowering.mlir_common.cloning import inlined, replace
 
 _STAND_IN = "spirv.BitFieldInsert"
 
@@ -23,8 +24,7 @@ def rewrite(module: ir.Module) -> None:
     for update in operations_named(module, "memref.generic_atomic_rmw"):
         with ir.InsertionPoint(update), update.location:
             old = _updated(update)
-        update.results[0].replace_all_uses_with(old)
-        update.erase()
+        replace(update, [old])
 
 
 def finish(module: ir.Module) -> None:
@@ -34,7 +34,7 @@ def finish(module: ir.Module) -> None:
         for chain in dict.fromkeys(elements):
             _erase_loads(chain)
         for buffer in dict.fromkeys(chain.operands[0] for chain in elements):
-            _hold_integers(buffer)
+            buffer.set_type(_of_integers(buffer.type))
         arguments = kernel.regions[0].blocks[0].arguments
         kind = ir.FunctionType.get([argument.type for argument in arguments], [])
         kernel.attributes["function_type"] = ir.TypeAttr.get(kind)
@@ -54,8 +54,7 @@ def _exchange(stand_in: ir.Operation) -> ir.Operation:
         pointer.set_type(_of_integers(pointer.type))
         operands, results = [pointer, value, expected], [value.type]
         new = ir.Operation.create("spirv.AtomicCompareExchange", results=results, operands=operands, attributes=named)
-    stand_in.results[0].replace_all_uses_with(new.results[0])
-    stand_in.erase()
+    replace(stand_in, [new.results[0]])
     return chain
 
 
@@ -64,10 +63,6 @@ def _erase_loads(chain: ir.Operation) -> None:
         for cast in [use.owner.operation for use in load.results[0].uses]:
             cast.erase()
         load.erase()
-
-
-def _hold_integers(buffer: ir.Value) -> None:
-    buffer.set_type(_of_integers(buffer.type))
 
 
 def _of_integers(kind: ir.Type) -> ir.Type:
@@ -90,23 +85,10 @@ def _updated(update: ir.Operation) -> ir.Value:
     before, after = (region.blocks.append(bits) for region in loop.regions)
     with ir.InsertionPoint(before):
         seen = before.arguments[0]
-        value = _combined(update, seen if kind == bits else arith.bitcast(kind, seen))
+        [value] = inlined(update.regions[0].blocks[0], [seen if kind == bits else arith.bitcast(kind, seen)])
         now = exchanged(value if kind == bits else arith.bitcast(bits, value), seen)
         scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.ne, now, seen), [now])
     with ir.InsertionPoint(after):
         scf.YieldOp([after.arguments[0]])
     old = loop.results[0]
     return old if kind == bits else arith.bitcast(kind, old)
-
-
-def _combined(update: ir.Operation, old: ir.Value) -> ir.Value:
-    """Clone the body of an update for one value of the element, and return the new one."""
-    body = update.regions[0].blocks[0]
-    values = {body.arguments[0]: old}
-    *steps, last = body.operations
-    for step in steps:
-        copy = step.operation.clone()
-        for number, operand in enumerate(step.operands):
-            copy.operands[number] = values.get(operand, operand)
-        values.update(zip(step.results, copy.results, strict=True))
-    return values.get(last.operands[0], last.operands[0])

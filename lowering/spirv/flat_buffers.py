@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, memref, operations_named, public_functions
-from mlirtri.lowering.mlir_common.index_values import index_constant
-from mlirtri.lowering.mlir_common.reading import integer_constant
+from mlirtri.lowering.mlir_common.cloning import replace
+from mlirtri.lowering.mlir_common.index_values import index_constant, index_value, mixed_sizes
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, integer_constant
 
 SIZES = "mlirtri.sizes"
 """Attribute of the module: buffer and axis of each size among the arguments, flat."""
@@ -37,7 +38,7 @@ def rewrite(module: ir.Module) -> None:
 def keep_in_function(nest: ir.Operation) -> None:
     """Move what a parallel loop allocates to storage class Function: variables of one thread."""
     inside = all_operations_in(nest)
-    for allocation in [each for each in inside if each.name in ("memref.alloc", "memref.alloca")]:
+    for allocation in [each for each in inside if each.name in ALLOCATIONS]:
         value = allocation.results[0]
         for use in list(value.uses):
             if use.owner.operation.name == "memref.dealloc":
@@ -47,8 +48,8 @@ def keep_in_function(nest: ir.Operation) -> None:
             continue  # refused later, by name
         new = ir.MemRefType.get(kind.shape, kind.element_type, None, ir.Attribute.parse(_FUNCTION))
         with ir.InsertionPoint(allocation), allocation.location:
-            value.replace_all_uses_with(memref.alloca(new, [], []))
-        allocation.erase()
+            variable = memref.alloca(new, [], [])
+        replace(allocation, [variable])
 
 
 def _flatten_arguments(function: ir.OpView) -> list[int]:
@@ -78,18 +79,15 @@ def _flatten_arguments(function: ir.OpView) -> list[int]:
 
 
 def _flatten_allocation(allocation: ir.Operation) -> None:
-    kind, dynamic = allocation.results[0].type, iter(list(allocation.operands))
+    kind = allocation.results[0].type
     with ir.InsertionPoint(allocation), allocation.location:
-        sizes = [
-            next(dynamic) if size == ir.ShapedType.get_dynamic_size() else index_constant(size) for size in kind.shape
-        ]
+        sizes = list(map(index_value, mixed_sizes(kind, list(allocation.operands))))
         _flatten(allocation.results[0], sizes)
         count = sizes[0]
         for size in sizes[1:]:
             count = arith.muli(count, size)
         flat = memref.alloc(_flat(kind), [count], [])
-    allocation.results[0].replace_all_uses_with(flat)
-    allocation.erase()
+    replace(allocation, [flat])
 
 
 def _flat(kind: ir.MemRefType) -> ir.MemRefType:
@@ -103,8 +101,7 @@ def _flatten(buffer: ir.Value, sizes: Sequence[ir.Value]) -> None:
         if user.name == "memref.dim":
             axis = integer_constant(user.operands[1])
             if axis is not None:
-                user.results[0].replace_all_uses_with(sizes[axis])
-                user.erase()
+                replace(user, [sizes[axis]])
         elif user.name in _ACCESSES and len(sizes) > 1:
             _access_by_offset(user, sizes)
 
@@ -124,6 +121,4 @@ def _access_by_offset(access: ir.Operation, sizes: Sequence[ir.Value]) -> None:
         for region, target in zip(access.regions, new.regions, strict=True):
             for block in list(region.blocks):
                 block.append_to(target)
-    for old, result in zip(access.results, new.results, strict=True):
-        old.replace_all_uses_with(result)
-    access.erase()
+    replace(access, new.results)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from mlirtri.dialect.bindings.mlir import all_operations_in, bytes_of_object, ir, operations_named, public_functions
 from mlirtri.errors import PassFailedError, UnsupportedOperationError
 from mlirtri.lowering.core.stage import Code, CompileContext
+from mlirtri.lowering.mlir_common.attributes import COUNTS, UPDATES
 from mlirtri.lowering.mlir_common.reading import symbol_name
 from mlirtri.lowering.spirv import compare_exchange
 from mlirtri.lowering.spirv.bufferized_to_gpu import ATTACH, HELP
@@ -29,8 +30,6 @@ FINISH = (
     Pass("spirv.module(spirv-update-vce)", "each module lists the capabilities that it uses"),
 )
 SERIALIZE = (Pass("gpu-module-to-binary", "SPIR-V's words"),)
-UPDATES = "mlirtri.updates"
-"""Attribute of the module: pairs of an argument and the result that is its new content."""
 _VCE = "vce_triple"
 """Attribute of a SPIR-V module: its version, capabilities and extensions."""
 _SEMANTICS = ("semantics", "equal_semantics", "unequal_semantics")
@@ -62,7 +61,7 @@ def lower(module: ir.Module, context: CompileContext) -> Code:
 def _executable(module: ir.Module) -> Callable[[dict[str, bytes]], SpirvExecutable]:
     """Return what makes the executable of the launches once their binaries are there."""
     program, moved = read_program(module), module.operation.attributes
-    size = ir.IntegerAttr(moved["mlirtri.bytes"]).value if "mlirtri.bytes" in moved else None
+    size = ir.IntegerAttr(moved[COUNTS[1]]).value if COUNTS[1] in moved else None
     pairs = list(moved[UPDATES]) if UPDATES in moved else []
     updates = tuple(zip(pairs[::2], pairs[1::2], strict=True))
 
@@ -89,12 +88,8 @@ def _modules(module: ir.Module) -> list[ir.Operation]:
 def _require_wide_atomics(module: ir.Module) -> None:
     """List the capability of 64-bit atomic operations, which MLIR's operations do not say that they need."""
     for kernel in _modules(module):
-        is_wide = any(
-            operation.name.startswith("spirv.Atomic") and str(operation.results[0].type) == "i64"
-            for operation in all_operations_in(kernel)
-            if len(operation.results)
-        )
-        if is_wide:
+        atomic = [each for each in all_operations_in(kernel) if each.name.startswith("spirv.Atomic")]
+        if any(str(result.type) == "i64" for operation in atomic for result in operation.results):
             old = str(kernel.attributes[_VCE])
             kernel.attributes[_VCE] = ir.Attribute.parse(old.replace("[", "[Int64Atomics, ", 1))
 

@@ -16,7 +16,7 @@ import numpy as np
 from mlirtri.dialect.bindings.mlir import ir, operations_named, public_functions
 from mlirtri.lowering.core.size_program import SizeStep
 from mlirtri.lowering.core.untranslatable import bytes_of, refuse
-from mlirtri.lowering.mlir_common.reading import symbol_name, width_of
+from mlirtri.lowering.mlir_common.reading import defined_by, symbol_name, width_of
 from mlirtri.lowering.spirv.bufferized_to_gpu import HELP
 from mlirtri.lowering.spirv.flat_buffers import SIZES
 
@@ -165,8 +165,8 @@ class _Reader:
 
     def number(self, value: ir.Value) -> Number:
         """Return a constant, or the name of a number."""
-        if not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.constant":
-            literal = value.owner.operation.attributes["value"].value
+        if (constant := defined_by(value, "arith.constant")) is not None:
+            literal = constant.attributes["value"].value
             return int(literal) if isinstance(literal, bool) else literal
         return self.name(value)
 
@@ -197,8 +197,7 @@ class _Reader:
 
     def allocate(self, operation: ir.Operation, content: bytes | None = None) -> Allocate:
         kind, sizes = operation.results[0].type, iter(self.numbers(list(operation.operands)))
-        dynamic = ir.ShapedType.get_dynamic_size()
-        shape = tuple(next(sizes) if size == dynamic else size for size in kind.shape)
+        shape = tuple(next(sizes) if size < 0 else size for size in kind.shape)
         number = self.buffers.setdefault(operation.results[0], len(self.buffers))
         return Allocate(number, bytes_of(kind.element_type), shape, content)
 

@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from mlirtri.dialect.bindings.mlir import all_operations_in, ir, memref, public_functions, scf
 from mlirtri.lowering.core.size_program import OPERATIONS
 from mlirtri.lowering.mlir_common.index_values import index_constant
-from mlirtri.lowering.mlir_common.reading import is_block_argument
-from mlirtri.lowering.spirv.parallel_loops import HOST_FLOW, KEPT
+from mlirtri.lowering.mlir_common.reading import ALLOCATIONS, is_block_argument
+from mlirtri.lowering.spirv.parallel_loops import HOST_FLOW, KEPT, is_in
 
 HOST_KINDS = frozenset({"index", "i1", "i8", "i16", "i32", "i64", "f32", "f64"})
 """Types of numbers that the host computes with."""
-_ALLOCATIONS = ("memref.alloc", "memref.alloca", "memref.dealloc", "memref.get_global")
+_MEMORY = (*ALLOCATIONS, "memref.dealloc", "memref.get_global")
 
 
 def rewrite(module: ir.Module) -> None:
@@ -38,13 +38,13 @@ def is_on_host(operation: ir.Operation) -> bool:
 
 def _visit(block: ir.Block) -> None:
     *steps, _ = [view.operation for view in block.operations]
-    allocations = [each for each in steps if each.name in ("memref.alloc", "memref.alloca") and not len(each.operands)]
+    allocations = [each for each in steps if each.name in ALLOCATIONS and not len(each.operands)]
     for allocation in reversed(allocations):
         allocation.move_before(block.operations[0].operation)
     pending: list[ir.Operation] = []
     steps = [operation for operation in steps if operation not in allocations]
     for operation in steps:
-        if operation.name == "scf.parallel" or operation.name in _ALLOCATIONS or _has_kernels(operation):
+        if operation.name == "scf.parallel" or operation.name in _MEMORY or _has_kernels(operation):
             _offload(pending)
             pending = []
             for region in operation.regions if operation.name in HOST_FLOW else ():
@@ -65,18 +65,20 @@ def _offload(statements: list[ir.Operation]) -> None:
         return
     first, last = statements[0], statements[-1]
     with ir.InsertionPoint(first), _located(statements):
-        bounds = [index_constant(number) for number in (0, 1, 1)]
-        nest = scf.ParallelOp([], *([bound] for bound in bounds), [])
+        nest = scf.ParallelOp([], *([index_constant(number)] for number in (0, 1, 1)), [])
     inside = set(statements)
-    kept = [result for operation in statements for result in operation.results if _is_read_outside(result, inside)]
-    nest.regions[0].blocks.append(ir.IndexType.get())
-    target = nest.regions[0].blocks[0]
+    results = [result for operation in statements for result in operation.results]
+    kept = [result for result in results if not all(is_in(use.owner.operation, inside) for use in result.uses)]
+    target = nest.regions[0].blocks.append(ir.IndexType.get())
     after = ir.InsertionPoint.after(last)
     values = _computed_before(kept, inside, nest.operation)
     for value in kept:
         if value not in values:
             values[value] = _kept_in_memory(value, nest.operation, after)
-    _use_outside(values, inside)
+    for value, new in values.items():
+        for use in list(value.uses):
+            if not is_in(use.owner.operation, inside):
+                use.owner.operation.operands[use.operand_number] = new
     for operation in statements:
         target.append(operation)
     with ir.InsertionPoint(target), first.location:
@@ -118,18 +120,6 @@ def _located(statements: Iterable[ir.Operation]) -> ir.Location:
     return next(operation.location for operation in statements if operation.name != "memref.load")
 
 
-def _is_read_outside(value: ir.Value, inside: set[ir.Operation]) -> bool:
-    return any(not _is_in(use.owner.operation, inside) for use in value.uses)
-
-
-def _is_in(operation: ir.Operation, inside: set[ir.Operation]) -> bool:
-    while operation is not None and operation.name != "func.func":
-        if operation in inside:
-            return True
-        operation = operation.parent.operation
-    return False
-
-
 def _computed_before(kept: list[ir.Value], inside: set[ir.Operation], nest: ir.Operation) -> dict[ir.Value, ir.Value]:
     """Return those of the values that the host computes from what was there before, cloned in front of the kernel."""
     values: dict[ir.Value, ir.Value] = {}
@@ -160,10 +150,3 @@ def _kept_in_memory(value: ir.Value, nest: ir.Operation, after: ir.InsertionPoin
     buffer.owner.operation.attributes[KEPT] = ir.UnitAttr.get()
     with after, location:
         return memref.load(buffer, [])
-
-
-def _use_outside(values: dict[ir.Value, ir.Value], inside: set[ir.Operation]) -> None:
-    for value, new in values.items():
-        for use in list(value.uses):
-            if not _is_in(use.owner.operation, inside):
-                use.owner.operation.operands[use.operand_number] = new

@@ -10,6 +10,7 @@ An index has 32 bits in SPIR-V. Loop indices that are never negative are extende
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.mlir_common.reading import definition, integer_constant
 
@@ -36,8 +37,7 @@ def widen_without_sign(index: ir.Value) -> None:
         cast = use.owner.operation
         if cast.name == "arith.index_cast":
             with ir.InsertionPoint(cast), cast.location:
-                cast.results[0].replace_all_uses_with(arith.index_castui(cast.results[0].type, index))
-            cast.erase()
+                replace(cast, [arith.index_castui(cast.results[0].type, index)])
 
 
 def _narrow(comparison: ir.Operation) -> None:
@@ -55,8 +55,7 @@ def _narrow(comparison: ir.Operation) -> None:
             is_index = isinstance(source.type, ir.IndexType)
             constant = index_constant(number) if is_index else arith.constant(source.type, number)
             narrow = arith.cmpi(getattr(arith.CmpIPredicate, name), source, constant)
-        comparison.results[0].replace_all_uses_with(narrow)
-        comparison.erase()
+        replace(comparison, [narrow])
         return
 
 

@@ -10,14 +10,15 @@ all else, which `host_statements` puts into kernels of one thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, public_functions, scf
 from mlirtri.lowering.mlir_backend.loops.reduction_chunks import in_order
 from mlirtri.lowering.mlir_common.aliasing import is_inside
 from mlirtri.lowering.mlir_common.attributes import DECLARED_PARALLEL
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_values import index_constant
-from mlirtri.lowering.mlir_common.reading import integer_constant, is_block_argument
+from mlirtri.lowering.mlir_common.reading import defined_by, integer_constant, is_block_argument
 from mlirtri.lowering.spirv import narrow_comparisons
 from mlirtri.lowering.spirv.atomic_updates import Update, make_atomic, shared_updates
 from mlirtri.lowering.spirv.flat_buffers import keep_in_function
@@ -57,9 +58,7 @@ def _select_booleans(nest: ir.Operation) -> None:
     for cast in operations_named(nest, "arith.index_castui"):
         if str(cast.operands[0].type) == "i1":
             with ir.InsertionPoint(cast), cast.location:
-                one, zero = index_constant(1), index_constant(0)
-                cast.results[0].replace_all_uses_with(arith.select(cast.operands[0], one, zero))
-            cast.erase()
+                replace(cast, [arith.select(cast.operands[0], index_constant(1), index_constant(0))])
 
 
 def outermost_nests(root: ir.Operation) -> list[ir.Operation]:
@@ -73,19 +72,15 @@ def outermost_nests(root: ir.Operation) -> list[ir.Operation]:
 def _visit(block: ir.Block, is_outermost: bool, is_reversed: bool) -> None:
     for operation in [view.operation for view in block.operations]:
         if operation.name == "scf.parallel":
-            _rearrange(operation, is_reversed)
+            # Threads go along the innermost axis of a nest that is parallel already.
+            if len(operation.regions[0].blocks[0].arguments) == 1:
+                _parallel(_nest(operation))
+            elif not is_reversed:
+                _reverse(operation)
         elif operation.name in HOST_FLOW and not _became_parallel(operation, is_outermost):
             for region in operation.regions:
                 for inner in region.blocks:
                     _visit(inner, is_outermost and operation.name == "scf.if", is_reversed)
-
-
-def _rearrange(nest: ir.Operation, is_reversed: bool) -> None:
-    """Let threads go along the innermost axis of a nest that is parallel already."""
-    if len(nest.regions[0].blocks[0].arguments) == 1:
-        _parallel(_nest(nest))
-    elif not is_reversed:
-        _reverse(nest)
 
 
 def _became_parallel(loop: ir.Operation, is_outermost: bool) -> bool:
@@ -113,8 +108,7 @@ def _reverse(nest: ir.Operation) -> None:
     with ir.InsertionPoint(nest), nest.location:
         parallel = scf.ParallelOp([], *bounds, [])
     block = nest.regions[0].blocks[0]
-    parallel.regions[0].blocks.append(*[ir.IndexType.get()] * count)
-    target = parallel.regions[0].blocks[0]
+    target = parallel.regions[0].blocks.append(*[ir.IndexType.get()] * count)
     for old, new in zip(block.arguments, reversed(list(target.arguments)), strict=True):
         old.replace_all_uses_with(new)
     for step in [view.operation for view in block.operations]:
@@ -144,7 +138,7 @@ def _nest(loop: ir.Operation, updates: Sequence[Update] = ()) -> list[ir.Operati
 
 
 def _is_constant(value: ir.Value) -> bool:
-    return not is_block_argument(value) and value.owner.name == "arith.constant"
+    return defined_by(value, "arith.constant") is not None
 
 
 def _parallel(nest: list[ir.Operation]) -> None:
@@ -159,8 +153,7 @@ def _parallel(nest: list[ir.Operation]) -> None:
     with ir.InsertionPoint(outer), outer.location:
         ranges = [_by_ones(*bound) for bound in bounds]
         parallel = scf.ParallelOp([], *([bound[part] for bound in ranges] for part in range(3)), [])
-    parallel.regions[0].blocks.append(*[ir.IndexType.get()] * len(nest))
-    target = parallel.regions[0].blocks[0]
+    target = parallel.regions[0].blocks.append(*[ir.IndexType.get()] * len(nest))
     for loop, argument, bound in zip(reversed(nest), target.arguments, bounds, strict=True):
         index = argument
         if integer_constant(bound[2]) != 1:
@@ -193,7 +186,7 @@ def _compute_inside(nest: ir.Operation) -> None:
         with ir.InsertionPoint.at_block_begin(top):
             inner = found.operation.clone()
         for use in list(found.results[0].uses):
-            if use.owner.operation != nest and _is_in(use.owner.operation, nest):
+            if use.owner.operation != nest and is_in(use.owner.operation, {nest}):
                 use.owner.operation.operands[use.operand_number] = inner.results[0]
 
 
@@ -207,23 +200,19 @@ def _from_outside(nest: ir.Operation) -> Iterator[ir.Operation]:
 
 def _is_number(operation: ir.Operation) -> bool:
     """Return whether an operation computes a number from constants, arguments that nothing writes, and kept values."""
-    if operation.name == "memref.load" and is_kept_value(operation.operands[0]):
-        return True
     if operation.name == "memref.load":
         buffer = operation.operands[0]
+        if not is_block_argument(buffer) and KEPT in buffer.owner.operation.attributes:
+            return True
         stores = [use.owner.operation.name for use in buffer.uses if use.owner.operation.name != "memref.load"]
         return is_block_argument(buffer) and not stores and len(operation.operands) == 1
     return operation.name.startswith(_COMPUTED) and operation.name != "arith.constant"
 
 
-def is_kept_value(buffer: ir.Value) -> bool:
-    """Return whether a buffer holds a number that a kernel of one thread computed, once for all that read it."""
-    return not is_block_argument(buffer) and KEPT in buffer.owner.operation.attributes
-
-
-def _is_in(operation: ir.Operation, nest: ir.Operation) -> bool:
+def is_in(operation: ir.Operation, around: Set[ir.Operation]) -> bool:
+    """Return whether an operation is one of these or inside of one."""
     while operation is not None and operation.name != "func.func":
-        if operation == nest:
+        if operation in around:
             return True
         operation = operation.parent.operation
     return False
