@@ -9,6 +9,7 @@ from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.importers.normalize import inline_entry, mlir_to_linalg
 from mlirtri.lowering.mlir_common.attributes import note_signs
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.reading import integer_constant
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
@@ -62,8 +63,7 @@ def _static_paddings(module: ir.Module) -> None:
             types = [result.type for result in operation.results]
             pad = ir.Operation.create("tensor.pad", types, [operation.operands[0]], attributes, regions=1)
         operation.regions[0].blocks[0].append_to(pad.regions[0])
-        operation.results[0].replace_all_uses_with(pad.results[0])
-        operation.erase()
+        replace(operation, [pad.results[0]])
 
 
 def _widths(operation: ir.Operation, name: str, segment: int) -> list[int] | None:

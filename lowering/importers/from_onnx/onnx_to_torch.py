@@ -30,6 +30,7 @@ from mlirtri.lowering.mlir_common.attributes import (
     result_attributes,
     set_signature,
 )
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass
 
@@ -95,8 +96,7 @@ def _bitcast(module: ir.Module) -> None:
                 [source], kind = operation.operands, operation.results[0].type
                 # The repair of the view reads its types, not this number.
                 view = tensor_op("view.dtype", kind, source, integer(0))
-                operation.results[0].replace_all_uses_with(view)
-                operation.erase()
+                replace(operation, [view])
 
 
 SIXTEEN_BITS = {4: "ui16", 5: "si16"}
@@ -116,8 +116,7 @@ def _cast_to_16_bits(module: ir.Module) -> None:
             value = cast(cast(source, "si32"), "si16")
             if element == "ui16":
                 value = tensor_op("view.dtype", kind, value, integer(0))
-            operation.results[0].replace_all_uses_with(value)
-            operation.erase()
+            replace(operation, [value])
 
 
 def _line(name: str | None, lines: dict[str, int]) -> int:

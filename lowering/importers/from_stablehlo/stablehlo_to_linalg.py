@@ -20,6 +20,7 @@ from mlirtri.lowering.importers.from_stablehlo import (
 )
 from mlirtri.lowering.importers.normalize import mlir_to_linalg
 from mlirtri.lowering.importers.normalize.constants import new_resource
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.constants import resource_key
 from mlirtri.lowering.toolchain.isolated_passes import run_isolated
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_rewrite
@@ -71,8 +72,7 @@ def _without_signs(module: ir.Module, context: CompileContext) -> None:
             value = new_resource(key, signless, array, context.params)
             constant = ir.Operation.create("stablehlo.constant", [signless], attributes={"value": value})
             cast = ir.Operation.create("builtin.unrealized_conversion_cast", [kind], [constant.result])
-        operation.results[0].replace_all_uses_with(cast.result)
-        operation.erase()
+        replace(operation, [cast.result])
 
 
 def _is_unsigned(type_: ir.Type) -> bool:

@@ -21,6 +21,7 @@ from mlirtri.errors import name_of_error
 from mlirtri.lowering.core.interface import RuntimeCheck
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import ERROR, KERNEL
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.linalg_builder import cast_to
 from mlirtri.lowering.mlir_common.reading import symbol_name
 
@@ -113,8 +114,7 @@ def _build_complex_constants(function: ir.Operation) -> None:
         with operation.location, ir.InsertionPoint(operation):
             parts = [arith.constant(type_.element_type, part.value) for part in operation.attributes["value"]]
             number = ir.Operation.create("complex.create", [type_], parts).result
-        operation.results[0].replace_all_uses_with(number)
-        operation.erase()
+        replace(operation, [number])
 
 
 def _assert(function: ir.Operation, call: KernelCall) -> None:

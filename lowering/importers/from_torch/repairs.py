@@ -38,6 +38,7 @@ from mlirtri.lowering.importers.from_torch.builder import (
     tensor_type,
     zero,
 )
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.constants import array_constant
 
 ENDLESS = 2**63 - 1
@@ -162,8 +163,7 @@ def _dequantised(operation: ir.Operation) -> None:
     difference = tensor_op("sub.Tensor", difference.type, difference, cast(factors[1], "si32"), integer(1))
     kind = operation.results[0].type
     result = tensor_op("mul.Tensor", kind, cast(difference, element_of(operation.results[0])), factors[0])
-    operation.results[0].replace_all_uses_with(result)
-    operation.erase()
+    replace(operation, [result])
 
 
 _QUANTISED = "torch.aten._make_per_tensor_quantized_tensor"
@@ -225,8 +225,7 @@ def _grid_sample(operation: ir.Operation) -> None:
         )
     image, grid = operation.operands[0], operation.operands[1]
     result = (_nearest if mode == NEAREST else _bilinear)(image, grid, bool(aligned))
-    operation.results[0].replace_all_uses_with(result)
-    operation.erase()
+    replace(operation, [result])
 
 
 def _number(value: ir.Value) -> int | None:

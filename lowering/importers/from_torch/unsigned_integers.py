@@ -23,6 +23,7 @@ from mlirtri.lowering.importers.from_torch.builder import (
     shape_of,
     tensor_op,
 )
+from mlirtri.lowering.mlir_common.cloning import replace
 
 SIGNLESS = frozenset(
     "torch.aten." + name
@@ -160,8 +161,7 @@ def _too_wide(operations: Iterable[ir.Operation]) -> Iterable[tuple[ir.Operation
 
 def _widen(operation: ir.Operation) -> None:
     if operation.name == "torch.aten.abs":
-        operation.results[0].replace_all_uses_with(operation.operands[0])
-        operation.erase()
+        replace(operation, [operation.operands[0]])
         return
     is_cast = operation.name in CASTS
     is_shifted = any(_width(operand) == 64 for operand in operation.operands) and not is_cast

@@ -11,6 +11,7 @@ from __future__ import annotations
 from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import literal
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_bounds import bounds_of
 from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.mlir_common.linalg_builder import iterator_type
@@ -46,8 +47,7 @@ def _clamp_indices(operation: ir.Operation, first: int) -> None:
         # A tensor without elements: there is nothing to read or write.
         value = accessed if first > 1 else _any_element(accessed.type.element_type)
         if value is not None:
-            operation.results[0].replace_all_uses_with(value)
-            operation.erase()
+            replace(operation, [value])
         return
     for axis, index in enumerate(list(operation.operands)[first:]):
         size = accessed.type.shape[axis]

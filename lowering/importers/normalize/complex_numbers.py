@@ -18,6 +18,7 @@ from mlirtri.dialect.scalar.complex_parts import create as create_value
 from mlirtri.dialect.scalar.complex_parts import parts as part_values
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.linalg_builder import generalize
 
 KEPT = ("complex.create", "complex.re", "complex.im")
@@ -37,8 +38,7 @@ def rewrite(module: ir.Module, _context: CompileContext) -> None:
             continue
         with errors_at(operation), ir.InsertionPoint(operation), operation.location:
             value = _value_of(operation)
-        operation.results[0].replace_all_uses_with(value)
-        operation.erase()
+        replace(operation, [value])
 
 
 def _value_of(operation: ir.Operation) -> ir.Value:

@@ -29,6 +29,7 @@ from mlirtri.errors import ParseError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import storage_type
 from mlirtri.lowering.mlir_common.attributes import BOUND, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.constants import odd_constant, operation_constant, resource_constant, resource_key
 
 LARGEST_LITERAL = 64
@@ -54,8 +55,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
                 .add_argument(constant.results[0].type, ir.Location.name(key, constant.location))
             )
             arguments.append({BOUND: ir.StringAttr.get(key)})
-        constant.results[0].replace_all_uses_with(bound[key])
-        constant.erase()
+        replace(constant, [bound[key]])
     set_signature(function, arguments, result_attributes(function))
 
 
@@ -69,8 +69,7 @@ def _replace_long_splat(constant: ir.Operation) -> None:
     with ir.InsertionPoint(constant), constant.location:
         element = arith.constant(kind.element_type, constant.attributes["value"].get_splat_value())
         filled = linalg_fill(element, tensor.empty(kind.shape, kind.element_type))
-    constant.results[0].replace_all_uses_with(filled)
-    constant.erase()
+    replace(constant, [filled])
 
 
 def take_constants(
@@ -103,8 +102,7 @@ def _stored_wider(operation: ir.Operation, type_: ir.RankedTensorType) -> ir.Ope
         elements = ir.DenseElementsAttr.get(np.ascontiguousarray(odd_constant(operation)), type=wide)
         constant = arith.constant(wide, elements)
         narrow = arith.trunci(type_, constant)
-    operation.results[0].replace_all_uses_with(narrow)
-    operation.erase()
+    replace(operation, [narrow])
     return constant.owner.operation
 
 

@@ -67,8 +67,7 @@ def _inline_body(generic: ir.Operation, arguments: Sequence[ir.Value], indices: 
     block, target = generic.regions[0].blocks[0], ir.InsertionPoint.current.block
     for inner in all_operations_in(generic):
         if inner.name == "linalg.index":
-            inner.results[0].replace_all_uses_with(indices[inner.attributes["dim"].value])
-            inner.erase()
+            replace(inner, [indices[inner.attributes["dim"].value]])
     for argument, value in zip(block.arguments, arguments, strict=True):
         argument.replace_all_uses_with(value)
     *operations, end = [inner.operation for inner in block.operations]

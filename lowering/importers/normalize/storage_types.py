@@ -58,8 +58,7 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
             value.set_type(_stored(value.type))
     for operation in all_operations(module):
         if operation.name in _CASTS and operation.operands[0].type == operation.results[0].type:
-            operation.results[0].replace_all_uses_with(operation.operands[0])
-            operation.erase()
+            replace(operation, [operation.operands[0]])
     set_signature(function, *attributes)
 
 

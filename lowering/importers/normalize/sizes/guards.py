@@ -9,6 +9,7 @@ The conditions on all other sizes are checked before the call (`lowering/sizes/c
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, public_functions, scf, tensor
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_bounds import bounds_of
 from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.mlir_common.reading import defined_by, kept_axes
@@ -147,8 +148,7 @@ def _set_operands(
         operands=[*fixed, *groups[0], *groups[1], *steps],
         attributes={name: operation.attributes[name] for name in operation.attributes},
     )
-    operation.results[0].replace_all_uses_with(replacement.results[0])
-    operation.erase()
+    replace(operation, [replacement.results[0]])
 
 
 SIZES_MESSAGE = "the sizes of the operands do not match"

@@ -17,6 +17,7 @@ from mlirtri.lowering.mlir_common.attributes import (
     result_attributes,
     set_signature,
 )
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.reading import definition
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
@@ -105,8 +106,7 @@ def _join_known_parts(module: ir.Module) -> None:
         static_type = ir.RankedTensorType.get(shape, kind.element_type)
         with ir.InsertionPoint(concat), concat.location:
             joined = tensor.cast(kind, tensor.concat(static_type, axis, parts))
-        concat.results[0].replace_all_uses_with(joined)
-        concat.erase()
+        replace(concat, [joined])
 
 
 def _before_cast(value: ir.Value) -> ir.Value:

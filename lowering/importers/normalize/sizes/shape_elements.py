@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, operations_named, tensor
-from mlirtri.lowering.mlir_common.cloning import inlined
+from mlirtri.lowering.mlir_common.cloning import inlined, replace
 from mlirtri.lowering.mlir_common.index_values import index_constant
 from mlirtri.lowering.mlir_common.reading import definition, integer_constant
 from mlirtri.lowering.sizes.size_reader import traced_element
@@ -34,8 +34,7 @@ def rewrite(module: ir.Module) -> bool:
         with ir.InsertionPoint(extract), extract.location:
             element = _traced(*traced_element(source, indices), MAX_STEPS)
         if element is not None:
-            extract.results[0].replace_all_uses_with(element)
-            extract.erase()
+            replace(extract, [element])
             is_changed = True
     return is_changed
 
