@@ -43,10 +43,11 @@ def reflected(a):
     count = min(a.shape[0], a.shape[1])
     tau = np.zeros(count, a.dtype)
     for k in range(count):
-        alpha = a[k, k]
-        below = np.sum(np.square(np.abs(a[k + 1 :, k])))
-        if below != 0 or (a.dtype.is_complex and np.imag(alpha) != 0):
-            beta = -np.copysign(np.sqrt(np.square(np.abs(alpha)) + below), np.real(alpha))
+        alpha, sizes = a[k, k], np.abs(a[k:, k])
+        if np.any(a[k + 1 :, k] != 0) or (a.dtype.is_complex and np.imag(alpha) != 0):
+            # Scaled, so that no square overflows or vanishes.
+            scale = np.max(sizes)
+            beta = -np.copysign(scale * np.sqrt(np.sum(np.square(sizes / scale))), np.real(alpha))
             tau[k] = (beta - alpha) / beta
             a[k + 1 :, k] = a[k + 1 :, k] / (alpha - beta)
             a[k, k] = beta

@@ -131,6 +131,13 @@ def test_what_the_library_raises(function, message):
     assert caught.value.span.file == __file__
 
 
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_reflections_of_elements_whose_squares_overflow_or_vanish(size):
+    a = (np.random.default_rng(8).uniform(-1, 1, (4, 3)) * size).astype("float32")
+    for mine, other in zip(mt.jit(lambda a: np.linalg.qr(a))(a), np.linalg.qr(a), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6 * np.abs(other).max())
+
+
 def test_matrices_are_square():
     def inverse(a):
         return np.linalg.inv(a)
