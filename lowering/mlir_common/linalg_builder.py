@@ -158,17 +158,16 @@ def map_elements(
 
 def loop_sizes(result: TensorType, inputs: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> list[int | ir.Value]:
     """Return the sizes of a result with one loop per axis, from the inputs that these loops index."""
-    return [_loop_size(axis, inputs, maps) if is_dynamic(size) else size for axis, size in enumerate(result.shape)]
+    return [loop_size(axis, inputs, maps) if is_dynamic(size) else size for axis, size in enumerate(result.shape)]
 
 
-def _loop_size(loop: int, inputs: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> int | ir.Value:
-    sources = [
-        (value, axis)
-        for value, map_ in zip(inputs, maps, strict=True)
-        for axis, index in enumerate(map_.results)
-        if isinstance(index, ir.AffineDimExpr) and index.position == loop
-    ]
-    return size_of(*sources[0])
+def loop_size(loop: int, operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap]) -> int | ir.Value:
+    """Return the extent of a loop, which is the size of an axis that it alone indexes; raises `ValueError`."""
+    for value, mapping in zip(operands, maps, strict=True):
+        for axis, index in enumerate(mapping.results):
+            if isinstance(index, ir.AffineDimExpr) and index.position == loop:
+                return size_of(value, axis)
+    raise ValueError(f"no axis has the size of loop d{loop}")
 
 
 def reshape(value: ir.Value, shape: Sequence[int | Size], dtype: DType, sizes: Sizes | None = None) -> ir.Value:

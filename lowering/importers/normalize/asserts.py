@@ -25,9 +25,8 @@ from mlirtri.lowering.mlir_common.attributes import (
     result_attributes,
     set_signature,
 )
-from mlirtri.lowering.mlir_common.cloning import clone_all, leading_to, needed_by
-from mlirtri.lowering.mlir_common.index_values import index_value, size_of
-from mlirtri.lowering.mlir_common.linalg_builder import generalize, generic
+from mlirtri.lowering.mlir_common.cloning import clone_all, leading_to, needed_by, replace
+from mlirtri.lowering.mlir_common.linalg_builder import generalize, generic, iterators_of, loop_size, maps_of
 from mlirtri.lowering.mlir_common.reading import defined_by, used_dimensions
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
@@ -209,26 +208,23 @@ class _Loops:
         self.body = operation.regions[0].blocks[0]
         self.operands = list(operation.operands)
         self.inputs = operation.attributes["operandSegmentSizes"][0]
-        self.maps = [attribute.value for attribute in operation.attributes["indexing_maps"]]
-        self.reduces = ["reduction" in str(kind) for kind in operation.attributes["iterator_types"]]
-        self.count = len(self.reduces)
+        self.maps, self.iterators = maps_of(operation), iterators_of(operation)
+        self.count = len(self.iterators)
 
     def size(self, loop: int) -> int | ir.Value:
-        for operand, mapping in zip(self.operands, self.maps, strict=True):
-            for axis, index in enumerate(mapping.results):
-                if isinstance(index, ir.AffineDimExpr) and index.position == loop:
-                    return size_of(operand, axis)
-        raise UnsupportedOperationError(
-            "an assertion in a loop whose extent is not the size of an operand", span_of(self.operation.location)
-        )
+        try:
+            return loop_size(loop, self.operands, self.maps)
+        except ValueError:
+            raise UnsupportedOperationError(
+                "an assertion in a loop whose extent is not the size of an operand", span_of(self.operation.location)
+            ) from None
 
     def extent(self, loop: int) -> ir.Value:
-        size = self.size(loop)
-        return tensor.empty([size if isinstance(size, int) else index_value(size)], _bool())
+        return tensor.empty([self.size(loop)], _bool())
 
     def refuse_accumulated(self, read: Sequence[int]) -> None:
         """Raise `UnsupportedOperationError` where the accumulator of a reduction is read."""
-        if any(self.reduces) and any(position >= self.inputs for position in read):
+        if "reduction" in self.iterators and any(position >= self.inputs for position in read):
             raise UnsupportedOperationError(
                 "an assertion on what a reduction has accumulated", span_of(self.operation.location)
             )
@@ -297,10 +293,9 @@ _REGION_RULES: dict[str, Rule] = {"scf.if": _branch, "scf.for": _counted_loop, "
 
 
 def _extended(operation: ir.Operation, operands: Sequence[ir.Value], count: int) -> ir.Operation:
-    bit = ir.IntegerType.get_signless(1)
     return ir.Operation.create(
         operation.name,
-        results=[*(result.type for result in operation.results), *[bit] * count],
+        results=[*(result.type for result in operation.results), *[_bool()] * count],
         operands=[*operation.operands, *operands],
         attributes={name: operation.attributes[name] for name in operation.attributes},
         regions=len(operation.regions),
@@ -310,16 +305,13 @@ def _extended(operation: ir.Operation, operands: Sequence[ir.Value], count: int)
 
 
 def _replace_extended(operation: ir.Operation, extended: ir.Operation) -> list[ir.Value]:
-    count = len(operation.results)
-    for old, new in zip(operation.results, list(extended.results)[:count], strict=True):
-        old.replace_all_uses_with(new)
-    operation.erase()
-    return list(extended.results)[count:]
+    count, results = len(operation.results), list(extended.results)
+    replace(operation, results[:count])
+    return results[count:]
 
 
 def _more_arguments(block: ir.Block, count: int) -> list[ir.Value]:
-    bit = ir.IntegerType.get_signless(1)
-    return [block.add_argument(bit, ir.Location.unknown()) for _ in range(count)]
+    return [block.add_argument(_bool(), ir.Location.unknown()) for _ in range(count)]
 
 
 def _yield_also(block: ir.Block, bits: Bits, arguments: Bits = ()) -> None:
@@ -343,4 +335,4 @@ def _false_bits(operation: ir.Operation, count: int) -> list[ir.Value]:
 
 
 def _false() -> ir.Value:
-    return arith.constant(ir.IntegerType.get_signless(1), 0)
+    return arith.constant(_bool(), 0)

@@ -8,13 +8,13 @@
 
 from __future__ import annotations
 
-from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operations_named
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import literal
 from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_bounds import bounds_of
-from mlirtri.lowering.mlir_common.index_values import index_constant
-from mlirtri.lowering.mlir_common.linalg_builder import iterator_type
+from mlirtri.lowering.mlir_common.index_values import index_constant, size_of
+from mlirtri.lowering.mlir_common.linalg_builder import iterator_type, maps_of
 
 PURE = ("arith.", "math.", "complex.", "affine.", "tensor.extract", "tensor.dim", "linalg.index")
 """Operations that may run speculatively once arithmetic is total and indices are clamped."""
@@ -27,12 +27,9 @@ COMMUTATIVE = frozenset({
 
 def rewrite(module: ir.Module, context: CompileContext) -> None:
     """Simplify all bodies of `module`, in place."""
-    for operation in operations_named(module, "tensor.extract"):
+    for operation in operations_named(module, "tensor.extract", "tensor.insert"):
         with ir.InsertionPoint(operation), operation.location:
-            _clamp_indices(operation, first=1)
-    for operation in operations_named(module, "tensor.insert"):
-        with ir.InsertionPoint(operation), operation.location:
-            _clamp_indices(operation, first=2)
+            _clamp_indices(operation, first=1 if operation.name == "tensor.extract" else 2)
     for generic in operations_named(module, "linalg.generic"):
         _mark_reductions(generic)
         _accumulators_first(generic)
@@ -54,10 +51,7 @@ def _clamp_indices(operation: ir.Operation, first: int) -> None:
         bounds = bounds_of(index)
         if bounds is not None and size > 0 and bounds.low >= 0 and bounds.high < size:
             continue
-        if size > 0:
-            last = index_constant(size - 1)
-        else:
-            last = arith.subi(tensor.dim(accessed, index_constant(axis)), index_constant(1))
+        last = index_constant(size - 1) if size > 0 else arith.subi(size_of(accessed, axis), index_constant(1))
         operation.operands[first + axis] = arith.maxsi(arith.minsi(index, last), index_constant(0))
 
 
@@ -67,10 +61,9 @@ def _any_element(type_: ir.Type) -> ir.Value | None:
 
 def _mark_reductions(generic: ir.Operation) -> None:
     """Mark loops that an output is not indexed by as reductions: their iterations update the same elements in order."""
-    maps = [attribute.value for attribute in generic.attributes["indexing_maps"]]
+    outputs = maps_of(generic)[len(generic.operands) - len(generic.results) :]
     named = [
-        {expression.position for expression in mapping.results if isinstance(expression, ir.AffineDimExpr)}
-        for mapping in maps[len(maps) - len(generic.results) :]
+        {index.position for index in mapping.results if isinstance(index, ir.AffineDimExpr)} for mapping in outputs
     ]
     kinds = list(generic.attributes["iterator_types"])
     iterators = [iterator_type("reduction") if any(loop not in loops for loops in named) else kind
@@ -89,9 +82,7 @@ def _accumulators_first(generic: ir.Operation) -> None:
 
 
 def _is_in_body(operation: ir.Operation) -> bool:
-    return operation.parent.name in ("linalg.generic", "scf.if") and any(
-        parent == "linalg.generic" for parent in _parents(operation)
-    )
+    return operation.parent.name in ("linalg.generic", "scf.if") and "linalg.generic" in _parents(operation)
 
 
 def _parents(operation: ir.Operation) -> list[str]:

@@ -44,16 +44,12 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
     for constant in operations_named(module, "arith.constant"):
         _replace_long_splat(constant)
     [function] = public_functions(module)
-    arguments, bound = argument_attributes(function), {}
+    block, arguments, bound = function.regions[0].blocks[0], argument_attributes(function), {}
     for constant in operations_named(module, "arith.constant"):
         if (key := _key_of(constant)) is None:
             continue
         if key not in bound:
-            bound[key] = (
-                function.regions[0]
-                .blocks[0]
-                .add_argument(constant.results[0].type, ir.Location.name(key, constant.location))
-            )
+            bound[key] = block.add_argument(constant.results[0].type, ir.Location.name(key, constant.location))
             arguments.append({BOUND: ir.StringAttr.get(key)})
         replace(constant, [bound[key]])
     set_signature(function, arguments, result_attributes(function))

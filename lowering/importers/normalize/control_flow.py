@@ -17,6 +17,7 @@ from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.cloning import clone_all, inlined, replace
 from mlirtri.lowering.mlir_common.index_bounds import bounds_of
 from mlirtri.lowering.mlir_common.index_values import index_constant, index_value
+from mlirtri.lowering.mlir_common.reading import width_of
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 ENDLESS = 2**62
@@ -70,19 +71,31 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
 
 
 def _count_by_index(loop: ir.Operation) -> None:
-    """Count by `index`: upstream's lowering of loops lets a narrower counter wrap before it reaches its bound."""
-    block = loop.regions[0].blocks[0]
+    """Count by a signed `index`: upstream's loops let a narrower counter wrap before it reaches its bound."""
+    block, index = loop.regions[0].blocks[0], ir.IndexType.get()
     counter = block.arguments[0]
-    narrow = counter.type
-    if not isinstance(narrow, ir.IntegerType) or "unsignedCmp" in loop.attributes:
-        return
-    index = ir.IndexType.get()
-    for position in range(3):
-        loop.operands[position] = arith.index_cast(index, loop.operands[position])
-    counter.set_type(index)
-    with ir.InsertionPoint.at_block_begin(block):
-        shown = arith.index_cast(narrow, counter)
-    counter.replace_all_uses_except(shown, shown.owner.operation)
+    kind, is_unsigned = counter.type, "unsignedCmp" in loop.attributes
+    if is_unsigned:
+        del loop.attributes["unsignedCmp"]
+    if isinstance(kind, ir.IntegerType):
+        for position in range(3):
+            cast = arith.index_castui if is_unsigned else arith.index_cast
+            loop.operands[position] = cast(index, loop.operands[position])
+        counter.set_type(index)
+        with ir.InsertionPoint.at_block_begin(block):
+            shown = arith.index_cast(kind, counter)
+        counter.replace_all_uses_except(shown, shown.owner.operation)
+    if is_unsigned and width_of(kind) == 64:
+        for position in (0, 1):
+            message = "a bound of an unsigned loop is 2**63 or more"
+            loop.operands[position] = _at_least(index_constant(0), loop.operands[position], message)
+
+
+def _at_least(least: ir.Value, value: ir.Value, message: str) -> ir.Value:
+    """Assert that an integer is not smaller than a constant, and return the larger of both."""
+    is_right = arith.cmpi(arith.CmpIPredicate.sge, value, least)
+    ir.Operation.create("cf.assert", operands=[is_right], attributes={"msg": ir.StringAttr.get(message)})
+    return arith.maxsi(value, least)
 
 
 def _require_positive_step(loop: ir.Operation) -> None:
@@ -93,10 +106,7 @@ def _require_positive_step(loop: ir.Operation) -> None:
         raise UnsupportedOperationError(message, span_of(loop.location), help="count upwards, and derive what falls")
     if bounds is not None and bounds[0] > 0:
         return
-    smallest = index_constant(1) if isinstance(step.type, ir.IndexType) else arith.constant(step.type, 1)
-    is_positive = arith.cmpi(arith.CmpIPredicate.sge, step, smallest)
-    ir.Operation.create("cf.assert", operands=[is_positive], attributes={"msg": ir.StringAttr.get(message)})
-    loop.operands[2] = arith.maxsi(step, smallest)
+    loop.operands[2] = _at_least(index_constant(1), step, message)
 
 
 def _refuse_endless(loop: ir.Operation) -> None:

@@ -15,8 +15,8 @@ from mlirtri.dialect.bindings.mlir import all_operations, apply_transform, arith
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal
 from mlirtri.lowering.mlir_common.cloning import replace
-from mlirtri.lowering.mlir_common.index_values import index_constant, loop_nest, mixed_sizes
-from mlirtri.lowering.mlir_common.linalg_builder import elements, generic_of_region
+from mlirtri.lowering.mlir_common.index_values import cast_to_index, index_constant, loop_nest, mixed_sizes
+from mlirtri.lowering.mlir_common.linalg_builder import elements, generic_of_region, padded
 
 DECOMPOSE = """
 module attributes {{transform.with_named_sequence}} {{
@@ -51,9 +51,8 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
             continue
         with errors_at(operation), ir.InsertionPoint(operation), operation.location:
             values = rule(operation)
-        if values is None:
-            continue
-        replace(operation, values)
+        if values is not None:
+            replace(operation, values)
 
 
 Rule = Callable[[ir.Operation], Sequence[ir.Value] | None]
@@ -124,11 +123,7 @@ def _padded(source: ir.Value, shape: Sequence[int], operation: ir.Operation) -> 
     element = operation.operands[2] if has_number else literal(source.type.element_type, 0)
     kind = ir.RankedTensorType.get(shape, source.type.element_type)
     high = [padded_size - size for padded_size, size in zip(shape, source.type.shape, strict=True)]
-    padded = tensor.PadOp(kind, source, [], [], [0] * kind.rank, high)
-    block = padded.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
-    with ir.InsertionPoint(block):
-        tensor.YieldOp(element)
-    return padded.result
+    return padded(source, kind, [0] * kind.rank, high, element)
 
 
 @decomposes("linalg.unpack")
@@ -201,11 +196,8 @@ def _kept_axes(indexed: ir.RankedTensorType, axes: Sequence[int], rank: int) -> 
 
 
 def _coordinates(indices: ir.Value, batch: Sequence[ir.Value], count: int) -> list[ir.Value]:
-    index, coordinates = ir.IndexType.get(), []
-    for column in range(count):
-        value = tensor.extract(indices, [*batch, index_constant(column)])
-        coordinates.append(value if value.type == index else arith.index_cast(index, value))
-    return coordinates
+    columns = [tensor.extract(indices, [*batch, index_constant(column)]) for column in range(count)]
+    return list(map(cast_to_index, columns))
 
 
 @decomposes("tensor.bitcast")

@@ -29,10 +29,8 @@ def replace_zero_sized(module: ir.Module, context: CompileContext) -> None:
             replace(operation, [operation.operands[1]])
         elif operation.name != "tensor.empty" and operation.name.startswith(PURE) and _gives_nothing(operation):
             with ir.InsertionPoint(operation), operation.location:
-                replace(
-                    operation,
-                    [tensor.empty(result.type.shape, result.type.element_type) for result in operation.results],
-                )
+                kinds = [result.type for result in operation.results]
+                replace(operation, [tensor.empty(kind.shape, kind.element_type) for kind in kinds])
 
 
 def _gives_nothing(operation: ir.Operation) -> bool:

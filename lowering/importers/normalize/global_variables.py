@@ -24,6 +24,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import BOUND, STATE, argument_attributes, result_attributes, set_signature
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.constants import numpy_dtype, operation_constant, resource_key
 from mlirtri.lowering.mlir_common.reading import symbol_name
 
@@ -55,13 +56,12 @@ def _lower_global(
             f"the global {name!r} has no value in this module", help="give it one, or make it an argument"
         )
     if "is_mutable" in variable.attributes:
-        _Global(module, variable, name, context).replace(accesses)
+        _Global(module, variable, name, context).pass_through(accesses)
         return
     for load in accesses:
         with ir.InsertionPoint(load), load.location:
             value = arith.constant(load.results[0].type, variable.attributes["value"])
-        load.results[0].replace_all_uses_with(value)
-        load.erase()
+        replace(load, [value])
 
 
 @dataclass
@@ -71,7 +71,7 @@ class _Global:
     name: str
     context: CompileContext
 
-    def replace(self, accesses: Sequence[ir.Operation]) -> None:
+    def pass_through(self, accesses: Sequence[ir.Operation]) -> None:
         """Pass the value from an argument through the stores to a result."""
         [function] = public_functions(self.module)
         block = function.regions[0].blocks[0]
@@ -96,10 +96,9 @@ class _Global:
 
     def _param(self) -> str:
         """Return the name of the parameter that holds the value: the global's own, unless a constant has that name."""
-        constants = {
-            resource_key(constant.attributes["value"]) for constant in operations_named(self.module, "arith.constant")
-        }
-        name = f"{self.name}_state" if self.name in constants else self.name
+        constants = operations_named(self.module, "arith.constant")
+        taken = {resource_key(constant.attributes["value"]) for constant in constants}
+        name = f"{self.name}_state" if self.name in taken else self.name
         if name not in self.context.params:
             self.context.params[name] = self._initial_array()
         return name

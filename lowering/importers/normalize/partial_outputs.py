@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import all_operations_in, arith, ir, operatio
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_values import index_constant, loop_nest
-from mlirtri.lowering.mlir_common.linalg_builder import maps_of
+from mlirtri.lowering.mlir_common.linalg_builder import loop_size, maps_of
 from mlirtri.lowering.mlir_common.reading import affine_index
 
 
@@ -59,7 +59,8 @@ def _loops(generic: ir.Operation) -> list[ir.Value]:
         positions = [_evaluated(mapping, indices) for mapping in maps[inputs:]]
         return [tensor.insert(*operands) for operands in zip(yielded, carried, positions, strict=True)]
 
-    sizes = [_extent(operands, maps, loop) for loop in range(maps[0].n_dims)]
+    # Upstream's verifier requires an axis for each loop.
+    sizes = [loop_size(loop, operands, maps) for loop in range(maps[0].n_dims)]
     return loop_nest(sizes, operands[inputs:], step) if body.operations else []
 
 
@@ -106,13 +107,3 @@ class _Index:
 
     def __neg__(self) -> _Index:
         return _Index(arith.subi(index_constant(0), self.value))
-
-
-def _extent(operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap], loop: int) -> int | ir.Value:
-    """Return the extent of a loop: the size of an axis indexed by it alone; upstream's verifier requires one."""
-    for value, mapping in zip(operands, maps, strict=True):
-        for axis, expression in enumerate(mapping.results):
-            if isinstance(expression, ir.AffineDimExpr) and expression.position == loop:
-                size = value.type.shape[axis]
-                return size if size >= 0 else tensor.dim(value, index_constant(axis))
-    raise ValueError(f"no axis has the size of loop d{loop}")

@@ -12,8 +12,10 @@ from mlirtri.dialect.bindings.mlir import arith, ir, public_functions, tensor
 from mlirtri.errors import KernelError, UnsupportedOperationError, raise_all
 from mlirtri.lowering.core.interface import unique_name
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import NUMBER, STATE, argument_attributes, result_attributes, set_signature
 from mlirtri.lowering.mlir_common.constants import numpy_dtype
+from mlirtri.lowering.mlir_common.reading import element_type
 
 PREFIX = "mlirtri."
 _HELP = {
@@ -36,10 +38,10 @@ def rewrite(module: ir.Module, context: CompileContext) -> None:
         for argument in block.arguments:
             with argument.location:
                 _convert_argument(argument)
-    terminator = block.operations[len(block.operations) - 1].operation
-    with ir.InsertionPoint(terminator), terminator.location:
-        for result, value in enumerate(terminator.operands):
-            terminator.operands[result] = _convert_result(value)
+    end = terminator(block)
+    with ir.InsertionPoint(end), end.location:
+        for result, value in enumerate(end.operands):
+            end.operands[result] = _convert_result(value)
             if not _is_tensor(value.type) and STATE not in results[result]:
                 results[result][NUMBER] = ir.UnitAttr.get()
     _name_arguments(block)
@@ -69,7 +71,7 @@ def _problem(type_: ir.Type) -> tuple[str, str | None] | None:
         return f"is a {type_}", "give a dense tensor, without an encoding"
     if _is_tensor(type_) or isinstance(type_, (ir.IntegerType, ir.IndexType, ir.FloatType, ir.ComplexType)):
         try:
-            numpy_dtype(type_.element_type if _is_tensor(type_) else type_)
+            numpy_dtype(element_type(type_))
         except UnsupportedOperationError as error:
             return f"is a {type_}, and {error.message}", error.help
         return None
@@ -82,13 +84,11 @@ def _is_tensor(type_: ir.Type) -> bool:
 
 
 def _is_index(type_: ir.Type) -> bool:
-    return isinstance(type_.element_type if _is_tensor(type_) else type_, ir.IndexType)
+    return isinstance(element_type(type_), ir.IndexType)
 
 
 def _stored(type_: ir.Type) -> ir.Type:
-    element = type_.element_type if _is_tensor(type_) else type_
-    if _is_index(type_):
-        element = ir.IntegerType.get_signless(64)
+    element = ir.IntegerType.get_signless(64) if _is_index(type_) else element_type(type_)
     return ir.RankedTensorType.get(type_.shape if _is_tensor(type_) else [], element)
 
 

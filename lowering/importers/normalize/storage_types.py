@@ -20,6 +20,7 @@ from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.arithmetic.float8 import FORMATS, Format, narrowed, widened
 from mlirtri.lowering.importers.normalize.arithmetic.odd_integers import lower_in_storage_type, storage_type
+from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import INTO_BODIES
 from mlirtri.lowering.mlir_common.attributes import (
     DTYPE,
     argument_attributes,
@@ -30,11 +31,8 @@ from mlirtri.lowering.mlir_common.attributes import (
 from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.constants import odd_constant, operation_constant
 from mlirtri.lowering.mlir_common.linalg_builder import generalize
-from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
+from mlirtri.lowering.toolchain.mlir_passes import run_passes
 
-INTO_BODIES = (
-    Pass("func.func(convert-elementwise-to-linalg)", "arithmetic on tensors becomes arithmetic on elements"),
-)
 _FLOAT8 = re.compile(r"f8E\w+|f4E\w+|f6E\w+")
 _SIGNED = re.compile(r"[us]i(\d+)")
 _ODD = re.compile(r"i(?!(?:1|8|16|32|64)$)(?:[0-9]|[1-5][0-9]|6[0-3])")
@@ -152,23 +150,19 @@ def _constant(operation: ir.Operation) -> list[ir.Value]:
         return [_cast(kind, _odd_constant(operation, kind))]
     _format(kind)
     if isinstance(kind, ir.RankedTensorType):
-        bits = operation_constant(operation).view(np.int8)
-    else:
-        bits = np.array(operation.attributes["value"].value).astype(find_stored(_element(kind)).numpy).view(np.int8)
-    stored = _stored(kind)
-    if isinstance(kind, ir.RankedTensorType):
-        value = arith.constant(stored, ir.DenseElementsAttr.get(np.ascontiguousarray(bits), type=stored))
-    else:
-        value = arith.constant(stored, int(bits))
-    return [_cast(kind, value)]
+        return [_cast(kind, _dense(operation_constant(operation).view(np.int8), _stored(kind)))]
+    number = np.array(operation.attributes["value"].value).astype(find_stored(_element(kind)).numpy)
+    return [_cast(kind, arith.constant(_stored(kind), int(number.view(np.int8))))]
 
 
 def _odd_constant(operation: ir.Operation, type_: ir.Type) -> ir.Value:
-    stored = _stored(type_)
-    if not isinstance(type_, ir.RankedTensorType):
-        return arith.constant(stored, operation.attributes["value"].value)
-    array = odd_constant(operation)
-    return arith.constant(stored, ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=stored))
+    if isinstance(type_, ir.RankedTensorType):
+        return _dense(odd_constant(operation), _stored(type_))
+    return arith.constant(_stored(type_), operation.attributes["value"].value)
+
+
+def _dense(array: np.ndarray, type_: ir.Type) -> ir.Value:
+    return arith.constant(type_, ir.DenseElementsAttr.get(np.ascontiguousarray(array), type=type_))
 
 
 def _in_float32(operation: ir.Operation) -> list[ir.Value]:

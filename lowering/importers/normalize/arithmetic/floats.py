@@ -13,7 +13,7 @@ from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal, total
 from mlirtri.lowering.mlir_common.narrow_floats import to_odd_float32
-from mlirtri.lowering.mlir_common.reading import defined_by, scalar_constant, width_of
+from mlirtri.lowering.mlir_common.reading import defined_by, is_block_argument, scalar_constant, width_of
 
 
 @total("arith.fptosi", "arith.fptoui")
@@ -124,7 +124,7 @@ def _extreme(operation: ir.Operation) -> Sequence[ir.Value] | None:
 
 
 def _is_accumulator(value: ir.Value) -> bool:
-    if isinstance(value.owner, ir.Operation | ir.OpView):
+    if not is_block_argument(value):
         return False
     generic = value.owner.owner.operation
     return generic.name == "linalg.generic" and value.arg_number >= len(generic.operands) - len(generic.results)

@@ -6,57 +6,34 @@ copies of the sign, as in NumPy and torch. 0 to a negative power is 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mlirtri.dialect.bindings.mlir import arith, ir, math
 from mlirtri.lowering.importers.normalize.arithmetic.total_arithmetic import compare, literal, total
 from mlirtri.lowering.mlir_common.reading import integer_constant, width_of
-
-Binary = Callable[[ir.Value, ir.Value], ir.Value]
 
 
 def _negated(x: ir.Value) -> ir.Value:
     return arith.subi(literal(x.type, 0), x)
 
 
-def _signed_division(name: str, builder: Binary, by_minus_one: Callable[[ir.Value], ir.Value]) -> None:
-    @total(name)
-    def rule(operation: ir.Operation) -> Sequence[ir.Value] | None:
-        x, y = operation.operands
-        if width_of(x.type) == 1:
-            return [_of_one_bit(operation)]
-        if integer_constant(y) not in (None, 0, -1):
-            return None
-        zero = literal(x.type, 0)
-        is_zero, is_minus_one = compare("eq", y, zero), compare("eq", y, literal(x.type, -1))
-        safe = arith.select(arith.ori(is_zero, is_minus_one), literal(x.type, 1), y)
-        result = arith.select(is_minus_one, by_minus_one(x), builder(x, safe))
-        return [arith.select(is_zero, zero, result)]
-
-
-def _of_one_bit(operation: ir.Operation) -> ir.Value:
-    x, y = operation.operands
-    return literal(x.type, 0) if "rem" in operation.name else arith.andi(x, y)
-
-
-def _unsigned_division(name: str, builder: Binary) -> None:
-    @total(name)
-    def rule(operation: ir.Operation) -> Sequence[ir.Value] | None:
-        x, y = operation.operands
-        if width_of(x.type) == 1:
-            return [_of_one_bit(operation)]
-        if integer_constant(y) not in (None, 0):
-            return None
-        zero = literal(x.type, 0)
-        is_zero = compare("eq", y, zero)
-        return [arith.select(is_zero, zero, builder(x, arith.select(is_zero, literal(x.type, 1), y)))]
-
-
-for _name in ("divsi", "floordivsi", "ceildivsi"):
-    _signed_division(f"arith.{_name}", getattr(arith, _name), _negated)
-_signed_division("arith.remsi", arith.remsi, lambda x: literal(x.type, 0))
-for _name in ("divui", "remui", "ceildivui"):
-    _unsigned_division(f"arith.{_name}", getattr(arith, _name))
+@total("arith.divui", "arith.remui", "arith.ceildivui")
+@total("arith.divsi", "arith.floordivsi", "arith.ceildivsi", "arith.remsi")
+def _division(operation: ir.Operation) -> Sequence[ir.Value] | None:
+    """Divide by 1 in place of 0, and in place of -1 where that may overflow, and select what those give."""
+    (x, y), builder = operation.operands, getattr(arith, operation.name.removeprefix("arith."))
+    is_remainder, is_signed = "rem" in operation.name, operation.name.endswith("si")
+    zero = literal(x.type, 0)
+    if width_of(x.type) == 1:
+        return [zero if is_remainder else arith.andi(x, y)]
+    if integer_constant(y) not in ((None, 0, -1) if is_signed else (None, 0)):
+        return None
+    is_zero, one = compare("eq", y, zero), literal(x.type, 1)
+    if not is_signed:
+        return [arith.select(is_zero, zero, builder(x, arith.select(is_zero, one, y)))]
+    is_minus_one = compare("eq", y, literal(x.type, -1))
+    quotient = builder(x, arith.select(arith.ori(is_zero, is_minus_one), one, y))
+    return [arith.select(is_zero, zero, arith.select(is_minus_one, zero if is_remainder else _negated(x), quotient))]
 
 
 @total("arith.shli", "arith.shrui", "arith.shrsi")

@@ -14,8 +14,8 @@ from mlirtri.dialect.bindings.mlir import arith, func, ir, public_functions, ten
 from mlirtri.lowering.core.size_program import OPERATIONS
 from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import LENGTHS, argument_attributes, result_attributes, set_signature
-from mlirtri.lowering.mlir_common.index_values import index_constant, mixed_sizes
-from mlirtri.lowering.mlir_common.reading import integer_constant
+from mlirtri.lowering.mlir_common.index_values import cast_to_index, index_constant, mixed_sizes
+from mlirtri.lowering.mlir_common.reading import definition, integer_constant, is_block_argument
 from mlirtri.lowering.sizes.conditions import dim
 from mlirtri.lowering.sizes.infer_size_program import size_values_of
 from mlirtri.lowering.sizes.loop_sizes import DESTINATION_STYLE
@@ -57,9 +57,9 @@ def _size_bound(value: ir.Value, axis: int, depth: int) -> ir.Value | None:
     size = value.type.shape[axis]
     if size >= 0:
         return index_constant(size)
-    if isinstance(value.owner, ir.Block):
+    operation = definition(value)
+    if operation is None:
         return tensor.dim(value, index_constant(axis))
-    operation = value.owner.operation
     if depth == 0:
         return None
     if operation.name == "tensor.empty":
@@ -68,9 +68,8 @@ def _size_bound(value: ir.Value, axis: int, depth: int) -> ir.Value | None:
     if operation.name in _VIEWS:
         return _VIEWS[operation.name](operation, axis, depth - 1)
     if operation.name.startswith(DESTINATION_STYLE):
-        return _size_bound(
-            operation.operands[len(operation.operands) - len(operation.results) + value.result_number], axis, depth - 1
-        )
+        first = len(operation.operands) - len(operation.results)
+        return _size_bound(operation.operands[first + value.result_number], axis, depth - 1)
     if operation.name in ("tensor.insert", "tensor.insert_slice"):
         return _size_bound(operation.operands[1], axis, depth - 1)
     return _size_bound(operation.operands[0], axis, depth - 1) if operation.name == "tensor.cast" else None
@@ -125,36 +124,31 @@ _VIEWS = {
 
 
 def _upper_bound(value: ir.Value, depth: int) -> ir.Value | None:
-    if isinstance(value.owner, ir.Block) or depth == 0:
+    operation = definition(value)
+    if operation is None or depth == 0:
         return None
     if _depends_on_sizes(value, depth):
-        is_index = isinstance(value.type, ir.IndexType)
-        return value if is_index else arith.index_cast(ir.IndexType.get(), value)
-    operation = value.owner.operation
+        return cast_to_index(value)
     if operation.name == "tensor.dim":
         axis = integer_constant(operation.operands[1])
         return None if axis is None else _size_bound(operation.operands[0], axis, depth - 1)
     if operation.name == "arith.index_cast":
         return _upper_bound(operation.operands[0], depth - 1)
-    bounds = (
-        [_upper_bound(operand, depth - 1) for operand in list(operation.operands)[-2:]]
-        if operation.name in _BINARY
-        else []
-    )
+    if operation.name not in _BINARY:
+        return None
+    bounds = [_upper_bound(operand, depth - 1) for operand in list(operation.operands)[-2:]]
     if operation.name == "arith.minsi":
         determined = [bound for bound in bounds if bound is not None]
         return arith.minsi(*determined) if len(determined) == 2 else next(iter(determined), None)
-    if not bounds or any(bound is None for bound in bounds):
-        return None
-    return arith.addi(*bounds) if operation.name == "arith.addi" else arith.maxsi(*bounds)
+    return _combined(bounds, arith.addi if operation.name == "arith.addi" else arith.maxsi)
 
 
 def _depends_on_sizes(value: ir.Value, depth: int) -> bool:
-    if isinstance(value.owner, ir.Block) or depth == 0:
+    operation = definition(value)
+    if operation is None or depth == 0:
         return False
-    operation = value.owner.operation
     if operation.name == "tensor.dim":
-        return isinstance(operation.operands[0].owner, ir.Block)
+        return is_block_argument(operation.operands[0])
     if operation.name not in OPERATIONS and operation.name != "affine.apply":
         return operation.name == "arith.constant"
     return all(_depends_on_sizes(operand, depth - 1) for operand in operation.operands)

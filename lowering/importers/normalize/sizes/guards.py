@@ -8,6 +8,8 @@ The conditions on all other sizes are checked before the call (`lowering/sizes/c
 
 from __future__ import annotations
 
+from functools import reduce
+
 from mlirtri.dialect.bindings.mlir import arith, func, ir, operations_named, public_functions, scf, tensor
 from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_bounds import bounds_of
@@ -42,7 +44,7 @@ def guard_slices(module: ir.Module) -> None:
 
 
 def _dynamic_slices(module: ir.Module | func.FuncOp) -> list[ir.Operation]:
-    slices = [operation for name in NAMES for operation in operations_named(module, name)]
+    slices = operations_named(module, *NAMES)
     return [operation for operation in slices if len(operation.operands) > _tensor_operands(operation)]
 
 
@@ -125,13 +127,16 @@ def _replace_size(size: ir.Value, clamped: ir.Value, operation: ir.Operation) ->
 
 
 def _assert_same(pairs: list[tuple[ir.Value, ir.Value]]) -> None:
-    same = [arith.cmpi(arith.CmpIPredicate.eq, x, y) for x, y in pairs if x != y]
-    if not same:
-        return
-    holds = same[0]
-    for equality in same[1:]:
-        holds = arith.andi(holds, equality)
-    ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(SLICE_MESSAGE)})
+    _assert_all([arith.cmpi(arith.CmpIPredicate.eq, x, y) for x, y in pairs if x != y], SLICE_MESSAGE)
+
+
+def _assert_all(conditions: Values, message: str) -> ir.Value | None:
+    """Assert that all conditions hold, and return whether they do; None without any."""
+    if not conditions:
+        return None
+    holds = reduce(arith.andi, conditions)
+    ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(message)})
+    return holds
 
 
 def _set_operands(
@@ -166,13 +171,10 @@ def guard_structured(module: ir.Module) -> bool:
 
 
 def _guard_structured(operation: ir.Operation) -> None:
-    holds = None
-    for condition in conditions_of(operation):
-        comparison = arith.cmpi(PREDICATES[condition.relation == EQUAL], condition.left, condition.right)
-        holds = comparison if holds is None else arith.andi(holds, comparison)
-    if holds is None:
+    conditions = conditions_of(operation)
+    compared = [arith.cmpi(PREDICATES[each.relation == EQUAL], each.left, each.right) for each in conditions]
+    if (holds := _assert_all(compared, SIZES_MESSAGE)) is None:
         return
-    ir.Operation.create("cf.assert", operands=[holds], attributes={"msg": ir.StringAttr.get(SIZES_MESSAGE)})
     results = list(operation.results)
     branch = scf.IfOp(holds, [result.type for result in results], has_else=True)
     for condition, guarded in zip(results, branch.results, strict=True):

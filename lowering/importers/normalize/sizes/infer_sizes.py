@@ -10,6 +10,7 @@ from mlirtri.dialect.bindings.mlir import all_operations, func, ir, operations_n
 from mlirtri.errors import ArgumentMismatchError, did_you_mean
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.importers.normalize.sizes import bounded_results, guards, reshapes, shape_elements
+from mlirtri.lowering.mlir_common.aliasing import terminator
 from mlirtri.lowering.mlir_common.attributes import (
     BOUND,
     argument_attributes,
@@ -18,7 +19,7 @@ from mlirtri.lowering.mlir_common.attributes import (
     set_signature,
 )
 from mlirtri.lowering.mlir_common.cloning import replace
-from mlirtri.lowering.mlir_common.reading import definition
+from mlirtri.lowering.mlir_common.reading import defined_by
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes
 
 FACTS = (
@@ -110,17 +111,17 @@ def _join_known_parts(module: ir.Module) -> None:
 
 
 def _before_cast(value: ir.Value) -> ir.Value:
-    operation = definition(value)
-    return operation.operands[0] if operation is not None and operation.name == "tensor.cast" else value
+    cast = defined_by(value, "tensor.cast")
+    return value if cast is None else cast.operands[0]
 
 
 def _return_what_is_known(function: func.FuncOp) -> None:
     block = function.regions[0].blocks[0]
     attributes = argument_attributes(function), result_attributes(function)
-    terminator = block.operations[len(block.operations) - 1].operation
-    for position, value in enumerate(terminator.operands):
+    end = terminator(block)
+    for position, value in enumerate(end.operands):
         if (static_value := _before_cast(value)) != value and not _is_dynamic(static_value.type):
-            terminator.operands[position] = static_value
+            end.operands[position] = static_value
             if not list(value.uses):
                 value.owner.operation.erase()
     set_signature(function, *attributes)

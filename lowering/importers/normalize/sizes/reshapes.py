@@ -16,6 +16,7 @@ from mlirtri.dialect.bindings.locations import span_of
 from mlirtri.dialect.bindings.mlir import func, ir, operations_named, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.size_program import CONSTANT
+from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_values import cast_to_index, index_constant
 from mlirtri.lowering.mlir_common.linalg_builder import cast_to
 from mlirtri.lowering.mlir_common.reading import definition
@@ -105,8 +106,7 @@ def _replace(reshape: ir.Operation, before: list[Size], after: list[Size]) -> No
         sizes = _result_sizes(reshape)
         value = _collapsed(source, [axes for axes, _ in groups])
         value = _expanded(value, [axes for _, axes in groups], sizes, result.type)
-    result.replace_all_uses_with(value)
-    reshape.erase()
+    replace(reshape, [value])
 
 
 def _groups(before: Sequence[Size], after: Sequence[Size]) -> list[Group]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mlirtri as mt
-from mlirtri.errors import UnsupportedOperationError
+from mlirtri.errors import ProgramAssertionError, UnsupportedOperationError
 
 PIPELINES = ("linalg", pytest.param("relax", marks=pytest.mark.slow), "mlir")
 """Pipeline `relax` takes what `linalg` takes, by the same bridge."""
@@ -296,3 +296,29 @@ def test_a_known_step_of_zero_is_refused():
     with pytest.raises(UnsupportedOperationError, match="the step of a loop is not positive") as caught:
         mt.from_mlir(text).compile()
     assert caught.value.span.line == 4
+
+
+UNSIGNED = """
+func.func @main(%a: tensor<i32>, %b: tensor<i32>) -> tensor<i32> {
+  %lower = tensor.extract %a[] : tensor<i32>
+  %upper = tensor.extract %b[] : tensor<i32>
+  %one = arith.constant 1 : i32
+  %zero = arith.constant 0 : i32
+  %r = scf.for unsigned %k = %lower to %upper step %one iter_args(%x = %zero) -> (i32) : i32 {
+    %y = arith.addi %x, %one : i32
+    scf.yield %y : i32
+  }
+  %t = tensor.from_elements %r : tensor<i32>
+  return %t : tensor<i32>
+}
+"""
+
+
+def test_bounds_without_a_sign():
+    trips = mt.from_mlir(UNSIGNED)
+    for lower, upper, count in ((0, 5, 5), (-3, 4, 0), (-5, -2, 3), (2**31 - 2, 3 - 2**31, 5)):
+        assert trips(np.array(lower, "int32"), np.array(upper, "int32")) == count
+    wide = mt.from_mlir(UNSIGNED.replace("i32", "i64"))
+    assert wide(np.array(2), np.array(5)) == 3
+    with pytest.raises(ProgramAssertionError, match=r"unsigned loop is 2\*\*63 or more"):
+        wide(np.array(-3), np.array(4))
