@@ -137,3 +137,18 @@ def while_loop(
     # torch annotates the tuples as of one element.
     operator = cast("Callable[..., Any]", while_loop_op)
     return operator(condition, body, carried, fixed)
+
+
+def counted_loop(
+    goes_on: int | Callable[..., torch.Tensor],
+    step: Callable[..., Sequence[torch.Tensor]],
+    carried: Sequence[torch.Tensor],
+    fixed: Sequence[torch.Tensor] = (),
+) -> Any:
+    """Return the loop-carried values after ``carried = step(k, *carried, *fixed)`` for k from 0 on.
+
+    There are `goes_on` iterations, or as many as `goes_on` of the same holds for.
+    """
+    condition = goes_on if callable(goes_on) else lambda k, *_: k < goes_on
+    start = torch.zeros((), dtype=torch.int64, device=carried[0].device)
+    return while_loop(condition, lambda k, *values: (k + 1, *step(k, *values)), (start, *carried), tuple(fixed))[1:]

@@ -68,6 +68,12 @@ def test_incomplete_gamma_functions():
         torch.testing.assert_close(result, expected, equal_nan=True)
 
 
+def test_numbers_beside_a_tensor_keep_their_digits():
+    x = torch.tensor([1.5, 3.2, 7.0], dtype=torch.float64)
+    function = lambda x: torch.special.zeta(x, 2.1)  # noqa: E731
+    torch.testing.assert_close(mt.from_torch(function, (x,))(x), function(x), rtol=1e-14, atol=0)
+
+
 @pytest.mark.slow
 def test_logcumsumexp_of_complex_numbers():
     z = torch.complex(torch.linspace(-4, 9, 18).view(3, 6) ** 2 / 9, torch.linspace(-7, 7, 18).view(3, 6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -15,9 +15,9 @@ from mlirtri.lowering.importers.from_torch.decomposition_rules import (
     Results,
     Scalar,
     chained,
+    counted_loop,
     decomposes,
     rounded,
-    while_loop,
 )
 from mlirtri.lowering.importers.from_torch.decompositions.complex_numbers.tensors import add, subtract
 from mlirtri.lowering.importers.from_torch.decompositions.elementwise.integers import (
@@ -275,10 +275,7 @@ def _logcumsumexp_of_complex(z: Tensor, dim: int) -> Tensor:
         return z.clone()
     slices = z.movedim(dim, 0).contiguous()
 
-    def condition(k: Tensor, *_: Tensor) -> Tensor:
-        return k < slices.shape[0]
-
-    def body(k: Tensor, total: Tensor, sums: Tensor, slices: Tensor) -> tuple[Tensor, ...]:
+    def add(k: Tensor, total: Tensor, sums: Tensor, slices: Tensor) -> Sequence[Tensor]:
         element = slices.index_select(0, k.reshape(1)).squeeze(0)
         is_less = total.real < element.real
         small, large = torch.where(is_less, total, element), torch.where(is_less, element, total)
@@ -287,11 +284,11 @@ def _logcumsumexp_of_complex(z: Tensor, dim: int) -> Tensor:
         joined = torch.where(is_infinite, torch.log(torch.exp(small) + torch.exp(large)), joined)
         total = torch.where(is_infinite & (small.real < 0), total, joined)
         iota = torch.arange(sums.shape[0], device=z.device).view(-1, *[1] * (z.dim() - 1))
-        return k + 1, total, torch.where(iota == k, total, sums)
+        return total, torch.where(iota == k, total, sums)
 
-    start = torch.zeros((), dtype=torch.int64, device=z.device)
     nothing = torch.complex(torch.full_like(slices[0].real, -math.inf), torch.zeros_like(slices[0].real))
-    return while_loop(condition, body, (start, nothing, torch.zeros_like(slices)), (slices,))[2].movedim(0, dim)
+    _, sums = counted_loop(slices.shape[0], add, (nothing, torch.zeros_like(slices)), (slices,))
+    return sums.movedim(0, dim)
 
 
 @decomposes(aten.arange.start_step)

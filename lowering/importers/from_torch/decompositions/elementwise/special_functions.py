@@ -12,7 +12,7 @@ from functools import partial
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operand, counted_loop, decomposes, while_loop
 from mlirtri.lowering.special_functions import definitions
 
 aten = torch.ops.aten
@@ -45,14 +45,11 @@ def in_float64_binary(rule: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Ope
     def compute(x: Operand, y: Operand) -> Tensor:
         kind = torch.result_type(x, y)
         kind = kind if kind.is_floating_point else torch.get_default_dtype()
-        tensor = x if isinstance(x, Tensor) else y
+        device = (x if isinstance(x, Tensor) else y).device
         x, y = (
-            (operand if isinstance(operand, Tensor) else torch.full((), operand, device=tensor.device)).to(
-                torch.float64
-            )
-            for operand in (x, y)
+            each if isinstance(each, Tensor) else torch.full((), each, dtype=kind, device=device) for each in (x, y)
         )
-        return rule(x, y).to(kind)
+        return rule(x.to(torch.float64), y.to(torch.float64)).to(kind)
 
     return compute
 
@@ -80,8 +77,8 @@ def zeta(s: Tensor, q: Tensor) -> Tensor:
     """Return Hurwitz's zeta function by Euler-Maclaurin summation, starting where the terms decrease."""
     is_known = (s > 1) & ((q > 0) | ((q != torch.floor(q)) & (s == torch.floor(s))))
     argument = torch.where(is_known, q, 10.0)
-    start = (torch.zeros((), dtype=torch.int64, device=q.device), torch.zeros_like(argument), argument)
-    _, total, argument = while_loop(_zeta_condition, _zeta_term, start, (s.expand(argument.shape).contiguous(),))
+    start, s_everywhere = (torch.zeros_like(argument), argument), s.expand(argument.shape).contiguous()
+    total, argument = counted_loop(_zeta_condition, _zeta_term, start, (s_everywhere,))
     total = definitions.zeta_completed(s, total, argument)
     pole = torch.where((s == 1) | ((s > 1) & (q <= 0) & (q == torch.floor(q))), math.inf, math.nan)
     return torch.where(is_known, total, pole)
@@ -91,13 +88,9 @@ def _zeta_condition(count: Tensor, total: Tensor, argument: Tensor, s: Tensor) -
     return (count < 9) | (argument <= 9).any()
 
 
-def _zeta_term(count: Tensor, total: Tensor, argument: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _zeta_term(count: Tensor, total: Tensor, argument: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
     is_summed = (count < 9) | (argument <= 9)
-    return (
-        count + 1,
-        torch.where(is_summed, total + argument**-s, total),
-        torch.where(is_summed, argument + 1, argument),
-    )
+    return torch.where(is_summed, total + argument**-s, total), torch.where(is_summed, argument + 1, argument)
 
 
 @decomposes(aten.polygamma.default)

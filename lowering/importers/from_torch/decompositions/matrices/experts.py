@@ -5,11 +5,12 @@ Which matrix a row is multiplied with is known at run time only: the first one w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Rule, decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Operator, Results, Rule, counted_loop, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -26,7 +27,9 @@ def grouped_product(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
     def condition(number: Tensor, _results: Tensor, rows: Tensor, *_fixed: Tensor) -> Tensor:
         return number < rows.shape[0]
 
-    def body(number: Tensor, results: Tensor, rows: Tensor, matrices: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def row_product(
+        number: Tensor, results: Tensor, rows: Tensor, matrices: Tensor, chosen: Tensor
+    ) -> Sequence[Tensor]:
         row: Any = number.item()
         torch._check(row >= 0)
         torch._check(row < rows.shape[0])
@@ -34,11 +37,10 @@ def grouped_product(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
         torch._check(group >= 0)
         torch._check(group < matrices.shape[0])
         product = torch.matmul(torch.select(rows, 0, row).unsqueeze(0), torch.select(matrices, 0, group)).squeeze(0)
-        return number + 1, torch.select_scatter(results, product, 0, row)
+        return (torch.select_scatter(results, product, 0, row),)
 
-    start = torch.zeros((), dtype=torch.int64, device=rows.device)
     results = rows.new_zeros((rows.shape[0], matrices.shape[-1]))
-    _, results = while_loop(condition, body, (start, results), (rows, matrices, chosen))
+    [results] = counted_loop(condition, row_product, (results,), (rows, matrices, chosen))
     return torch.where((groups < count).unsqueeze(1), results, 0.0)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, counted_loop, decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import (
     is_factorable,
     row_and_column_indices,
@@ -22,17 +22,8 @@ Tensor = torch.Tensor
 
 def _loop(count: int, step: Callable[..., Sequence[Tensor]], carried: Sequence[Tensor], *fixed: Tensor) -> Results:
     """Return the values after ``carried = step(k, *carried, *fixed)`` for k from 0 to `count` - 1."""
-    if not count or not all(value.numel() for value in carried):
-        return list(carried)
-
-    def condition(k: Tensor, *values: Tensor) -> Tensor:
-        return k < count
-
-    def body(k: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        return k + 1, *step(k, *values)
-
-    start = torch.zeros((), dtype=torch.int64, device=carried[0].device)
-    return while_loop(condition, body, (start, *carried), fixed)[1:]
+    is_empty = not count or not all(value.numel() for value in carried)
+    return list(carried) if is_empty else counted_loop(count, step, carried, fixed)
 
 
 def _row(a: Tensor, k: Tensor) -> Tensor:

@@ -7,11 +7,11 @@ float64 or complex128. Signs and phases of vectors are arbitrary and differ from
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, Results, Scalar, decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import HALVES, Results, Scalar, counted_loop, decomposes
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.householder import qr
 from mlirtri.lowering.importers.from_torch.decompositions.matrices.linear_algebra import DTYPES
 
@@ -86,20 +86,15 @@ def matrix_exp(a: Tensor) -> Results:
     small = wide * torch.exp2(-halvings)
     unit = _identity(small)
 
-    def add_term(k: Tensor, total: Tensor, small: Tensor) -> Tensor:
-        return _identity(small) + small @ total / (TERMS - k)
+    def add_term(k: Tensor, total: Tensor, small: Tensor) -> Sequence[Tensor]:
+        return (_identity(small) + small @ total / (TERMS - k),)
 
-    def square(k: Tensor, power: Tensor, halvings: Tensor) -> Tensor:
-        return torch.where(k < halvings, power @ power, power)
+    def square(k: Tensor, power: Tensor, halvings: Tensor) -> Sequence[Tensor]:
+        return (torch.where(k < halvings, power @ power, power),)
 
-    power = _loop(lambda k, *_: k < TERMS, add_term, unit, small)
-    return _loop(lambda k, power, halvings: k < halvings.amax(), square, power, halvings).to(a.dtype)
-
-
-def _loop(condition: Callable[..., Tensor], step: Callable[..., Tensor], carried: Tensor, fixed: Tensor) -> Tensor:
-    start = torch.zeros((), dtype=torch.int64, device=carried.device)
-    body = lambda k, carried, fixed: (k + 1, step(k, carried, fixed))  # noqa: E731
-    return while_loop(condition, body, (start, carried), (fixed,))[1]
+    [power] = counted_loop(TERMS, add_term, (unit,), (small,))
+    [power] = counted_loop(lambda k, _, halvings: k < halvings.amax(), square, (power,), (halvings,))
+    return power.to(a.dtype)
 
 
 @decomposes(aten.linalg_pinv.atol_rtol_tensor)
@@ -148,13 +143,11 @@ def _jacobi_sweeps(x: Tensor, rows: int) -> Tensor:
         has_converged = (k % rounds == 0) & (k > 0) & (worst <= least)
         return (k < SWEEPS * rounds) & torch.logical_not(has_converged)
 
-    def body(k: Tensor, x: Tensor, worst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def rotate(k: Tensor, x: Tensor, worst: Tensor) -> Sequence[Tensor]:
         x, largest = _rotate_pairs(x, rows, least)
-        return k + 1, x, torch.maximum(torch.where(k % rounds == 0, 0.0, worst), largest)
+        return x, torch.maximum(torch.where(k % rounds == 0, 0.0, worst), largest)
 
-    start = torch.zeros((), dtype=torch.int64, device=x.device)
-    worst = torch.zeros((), dtype=torch.float64, device=x.device)
-    return while_loop(condition, body, (start, x, worst))[1]
+    return counted_loop(condition, rotate, (x, torch.zeros((), dtype=torch.float64, device=x.device)))[0]
 
 
 def _rotate_pairs(x: Tensor, rows: int, least: float) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch._decomp import decompositions as torch_rules
 
-from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, decomposes, while_loop
+from mlirtri.lowering.importers.from_torch.decomposition_rules import Results, counted_loop, decomposes
 
 aten = torch.ops.aten
 Tensor = torch.Tensor
@@ -82,7 +82,7 @@ def _direction(
     def condition(number: Tensor, *rest: Tensor) -> Tensor:
         return number < rest[count + 1].shape[0]  # after the outputs and the states
 
-    def body(number: Tensor, outputs: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    def advance(number: Tensor, outputs: Tensor, *rest: Tensor) -> Sequence[Tensor]:
         states, (products, weight, *biases) = rest[:count], rest[count:]
         length = products.shape[0]
         position: Any = (length - 1 - number if is_reversed else number).item()
@@ -91,11 +91,10 @@ def _direction(
         of_output = sum(biases, states[0] @ weight)
         states = step(torch.select(products, 0, position), of_output, states)
         written = torch.slice_scatter(outputs, states[0].unsqueeze(0), 0, position, position + 1)
-        return number + 1, written, *states
+        return written, *states
 
-    start = torch.zeros((), dtype=torch.int64, device=x.device)
     outputs = x.new_zeros((x.shape[0], *initial[0].shape))
-    _, outputs, *states = while_loop(condition, body, (start, outputs, *initial), fixed)
+    outputs, *states = counted_loop(condition, advance, (outputs, *initial), fixed)
     return outputs, tuple(states)
 
 
