@@ -264,8 +264,7 @@ def _figures(launches: Sequence[dict[str, Any]], source: str) -> tuple[LaunchFig
     """Return the stored figures of the kernels of a CUDA source."""
     figures = []
     for launch in launches:
-        kernel, grid, block, *numbers = (launch[name] for name in _FIGURES)
-        figures.append(
-            LaunchFigures(kernel, tuple(grid), tuple(block), *numbers, partial(compiled_by_nvcc, source, kernel))
-        )
+        kernel, (x, y, z), (across, down, deep), shared, barriers, size = (launch[name] for name in _FIGURES)
+        compiled = partial(compiled_by_nvcc, source, kernel)
+        figures.append(LaunchFigures(kernel, (x, y, z), (across, down, deep), shared, barriers, size, compiled))
     return tuple(figures)

@@ -110,7 +110,7 @@ def in_order(nest: ir.Operation) -> None:
                 scf.YieldOp([])
         argument.replace_all_uses_with(loop.induction_variable)
         point = ir.InsertionPoint(loop.body)
-    _move_steps(block, loop.body)
+    _move_steps(block, point.block)
     with point, nest.location:
         scf.YieldOp([])
     nest.erase()
