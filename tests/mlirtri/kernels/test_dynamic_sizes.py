@@ -62,7 +62,7 @@ def updates(a: Matrix, b: Row):
 
 
 @pytest.mark.parametrize(
-    ("function", "pipeline"), in_turn([wholes, products, shapes, parts, loops, updates], PIPELINES)
+    ("function", "pipeline"), in_turn([wholes, products, shapes, parts, loops, updates], PIPELINES, of=2)
 )
 def test_one_compile_serves_all_sizes(function, pipeline):
     kernel = mt.jit(function, pipeline=pipeline)
