@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from mlirtri.compiler.dumps import read_text
@@ -17,7 +18,7 @@ from mlirtri.language.names import Tensor
 from mlirtri.lowering.pipelines import Pipeline, pipeline_of_import
 from mlirtri.programs.mlir_sources import contents_of
 from mlirtri.programs.program import Program
-from mlirtri.sources.program_files import READERS, language_of, load_program, source_of
+from mlirtri.sources.program_files import READERS, SUFFIXES, language_of, load_program, source_of
 
 
 def compile_file(spec: str, arguments: dict[str, Any], options: Options, stages: Sequence[str] | None = None) -> Kernel:
@@ -68,6 +69,9 @@ def to_relax(spec: str) -> str:
     """Return the Relax module of a file's program; operations of stage `tri` become Relax operators."""
     file, _, entry = spec.partition("::")
     _, _, pipeline = resolved(Options(pipeline="relax"))
+    if SUFFIXES.get(Path(file).suffix) in ("onnx", "torch"):
+        program = load_program(file)
+        return _relax_text(program.compile(entry or None, pipeline=_until(program, pipeline, ["relax"])))
     source = source_of(file)
     if b'"tri.' in contents_of(source)[0]:
         name, text = ("<stdin>", source.decode()) if isinstance(source, bytes) else (file, read_text(source))

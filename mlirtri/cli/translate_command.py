@@ -52,6 +52,7 @@ def translate(
     """Print one IR's program in another IR; the file - is stdin. TVMScript is trusted like a Python program.
 
     Without a direction, files of ONNX, StableHLO, TOSA, torch.export and TVMScript become MLIR, MLIR becomes Relax.
+    With -o FILE.py all become Relax.
     """
     from mlirtri.cli.program_files import report_on_file, to_mlir, to_relax
 
@@ -60,7 +61,7 @@ def translate(
         print(findings.to_json() if as_json else findings)
         return int(not findings.is_total)
     _refuse("--report", json=as_json, pipeline=pipeline, target=target)
-    direction = direction or _direction_of(file)
+    direction = direction or _direction_of(file, output)
     if direction == "to-relax":
         _refuse(
             "translations to MLIR: Relax is written as TVMScript", bytecode=bytecode, inline=inline, complete=complete
@@ -83,8 +84,8 @@ def _refuse(what_for: str, **options: Any) -> None:
             raise click.UsageError(f"--{name} is for {what_for}")
 
 
-def _direction_of(spec: str) -> str:
-    """Return the direction that a file's suffix, or the operations in it, say; raises `UsageError`."""
+def _direction_of(spec: str, output: Path | None) -> str:
+    """Return the direction that the files' suffixes, or the operations in the file, say; raises `UsageError`."""
     from mlirtri.sources.program_files import STDIN, SUFFIXES, language_of
 
     file = Path(spec.partition("::")[0])
@@ -94,4 +95,7 @@ def _direction_of(spec: str) -> str:
         directions = ", ".join(f"--{language.lower()}-to-mlir" for language in LANGUAGES)
         raise click.UsageError(f"say from what to what: --mlir-to-relax, {directions}")
     language = SUFFIXES[file.suffix] or language_of(file)
-    return "to-relax" if language == "mlir" else language
+    to = None if output is None else output.suffix
+    if language == "mlir" and to in (".mlir", ".mlirbc"):
+        raise click.UsageError(f"{spec} is MLIR already: Relax is written as TVMScript, -o {output.with_suffix('.py')}")
+    return "to-relax" if language == "mlir" or to == ".py" else language

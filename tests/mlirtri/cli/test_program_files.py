@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,11 @@ def test_translate_knows_the_direction_from_the_file(run, tmp_path, name):
     status, out, err = run("translate", str(file), "-o", str(output))
     assert (status, out, err) == (0, "", "")
     assert ("class Module" if name == "p.mlir" else "func.func @f(") in output.read_text()
+    if name == "p.stablehlo":
+        assert run("translate", str(file), "-o", f"{output}.py")[0] == 0
+        assert "class Module" in Path(f"{output}.py").read_text()
+    if name == "p.mlir":
+        assert "p.mlir is MLIR already: Relax is written" in run("translate", str(file), "-o", f"{output}.mlir")[2]
 
 
 def test_translate_leaves_no_file_where_it_fails(run, tmp_path):
@@ -123,5 +130,7 @@ def test_weights_of_models_are_named_as_exporters_call_them(run, tmp_path):
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9), file)
     text = run("emit", str(file), "--stage=linalg")[1]
     assert '%onnx_MatMul_24: tensor<4x4xf32> {mlirtri.bound = "onnx::MatMul_24"}' in text
+    assert run("translate", str(file), "-o", str(tmp_path / "relax.py"))[0] == 0
+    assert "R.Tensor((2, 4)" in (tmp_path / "relax.py").read_text()
     _, out, err = run("emit", str(file), "--arg", "z=float32[2,4]")
     assert (out, err.splitlines()) == ("", ["'net' has no argument 'z'", "  help: its arguments are x"])
