@@ -21,8 +21,8 @@ FLOAT64, INT64 = DTYPES["float64"], DTYPES["int64"]
 CONSTANTS |= {f"math.{name}": getattr(math, name) for name in ("pi", "e", "tau", "inf", "nan")}
 
 _UNARY = (
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log10", "log1p",
-    "log2", "sin", "sinh", "sqrt", "tan", "tanh",
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "cos", "cosh", "erf", "exp", "exp2", "expm1", "log10",
+    "log1p", "log2", "sin", "sinh", "sqrt", "tan", "tanh",
 )  # fmt: skip
 
 
@@ -62,6 +62,7 @@ _RUN_TIME: dict[str, tuple[Callable[..., Any], str]] = {
     "fabs": (_of_float("abs"), "abs"),
     "pow": (_of_floats("power"), "power"),
     "atan2": (_of_floats("atan2"), "atan2"),
+    "hypot": (_of_floats("hypot"), "hypot"),
     "log": (_log, "log divide"),
     "degrees": (_degrees, "multiply"),
     "radians": (_radians, "multiply"),

@@ -84,7 +84,14 @@ def sloped(x, i, u, m):
 
 def numbers(x, i, u, m):
     a, b = x[0, 0], x[0, 1]
-    floats = math.copysign(a, b), math.fmod(x[0, 2], a), math.ldexp(a, 3), math.gcd(i[0], 12), math.fmod(7, 4)
+    floats = (
+        math.hypot(a, b),
+        math.copysign(a, b),
+        math.fmod(x[0, 2], a),
+        math.ldexp(a, 3),
+        math.gcd(i[0], 12),
+        math.fmod(7, 4),
+    )
     near = math.isclose(a, a + 1e-12), math.isclose(a, b), math.isclose(a, b, abs_tol=3.0), math.isclose(a, x[1, 1])
     vectors = np.linalg.cross(x[0, :3], x[2, :3]), np.linalg.vecdot(x[0], x[2]), np.linalg.outer(x[0], i)
     norms = np.linalg.vector_norm(x[::2]), np.linalg.vector_norm(x, axis=1), np.linalg.matrix_norm(x[::2])
