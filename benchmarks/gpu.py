@@ -1,6 +1,6 @@
 """CUDA kernels beside torch's (cuBLAS, cuDNN) on the device at hand: ``python -m benchmarks.gpu``; needs a GPU.
 
-Prints for each row the time, torch's, the ratio and what is reached of its goal: the ratio to cuBLAS for products, the
+Prints for each row the time, torch's, the ratio and what is reached of its goal: the ratio to torch for products, the
 share of copy bandwidth, measured in the same run, for kernels that are bound by memory. Data is larger than the second
 cache. Where there is no device it says so, compiles each row for sm_80 to a cubin where nvcc is on PATH,
 names the rules that scheduled it, and exits with status 2.
@@ -12,8 +12,9 @@ import re
 import shutil
 import statistics
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,6 +35,10 @@ class Row:
     shapes: tuple[tuple[int, ...], ...]
     dtype: torch.dtype
     bytes: int | None
+    peer: Callable[..., Any] | None = None
+    """torch's function, where it is another one."""
+    constants: Mapping[str, int] = field(default_factory=dict)
+    """Block sizes of a tile kernel, whose last argument is the result."""
 
 
 def chain(a, b):
@@ -77,6 +82,18 @@ def product(a, b):
     return a @ b
 
 
+def product_of_bytes(a, b):
+    return a.int() @ b.int().T
+
+
+def int_mm(a, b):
+    return torch._int_mm(a, b.T)
+
+
+def sdpa(q, k, v, out):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 def rows() -> list[Row]:
     """The table, with sizes that no second cache holds."""
     big, size = (8192, 8192), 8192 * 8192 * 4
@@ -96,6 +113,16 @@ def rows() -> list[Row]:
         sizes = (2048, 4096, 8192) if dtype == torch.float16 else (4096,)
         table += [Row(f"matmul {name} {n}", product, ((n, n), (n, n)), dtype, None) for n in sizes]
     table.append(Row("batched matmul fp16 64", product, ((512, 64, 64), (512, 64, 64)), torch.float16, None))
+    table += [
+        Row(f"matmul int8 {n}", product_of_bytes, ((n, n), (n, n)), torch.int8, None, int_mm) for n in (4096, 8192)
+    ]
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
+    from tiles.flash_attention import flash_attention
+
+    for dim, width in ((64, 128), (128, 64)):
+        shapes = ((4, 16, 4096, dim),) * 4
+        blocks = {"BM": 64, "BN": width}
+        table.append(Row(f"causal attention {dim}", flash_attention, shapes, torch.float16, None, sdpa, blocks))
     return table
 
 
@@ -140,9 +167,9 @@ def main() -> int:
 
 def dry_line_of(row: Row, target: str = "cuda:sm_80") -> str:
     """One line without a device: shapes, the goal, the rules that schedule the kernel, and whether nvcc takes it."""
-    goal = f"{COPY_GOAL} of copies" if row.bytes else f"{PRODUCT_GOAL} of cuBLAS"
+    goal = f"{COPY_GOAL} of copies" if row.bytes else f"{PRODUCT_GOAL} of torch"
     tensors = [mt.Tensor(shape, getattr(mt, str(row.dtype).removeprefix("torch."))) for shape in row.shapes]
-    kernel = mt.jit(row.function).compile(*tensors, target=target)
+    kernel = mt.jit(row.function).compile(*tensors, **row.constants, target=target)
     fired = ", ".join(re.findall(r'"mlirtri.schedule": "(\w+)"', kernel.ir["scheduled"]))
     outcome = "source only, no nvcc"
     if shutil.which("nvcc"):
@@ -152,15 +179,16 @@ def dry_line_of(row: Row, target: str = "cuda:sm_80") -> str:
 
 def line_of(row: Row, target: str, bandwidth: float) -> str:
     """One line of the table; the reason where the kernel does not run."""
-    values = [torch.randn(shape, device="cuda").to(row.dtype) for shape in row.shapes]
+    scale = 1 if row.dtype.is_floating_point else 40
+    values = [(torch.randn(shape, device="cuda") * scale).to(row.dtype) for shape in row.shapes]
     kernel = mt.jit(row.function, target=target)
     try:
-        ours = seconds_of(lambda: kernel(*values))
+        ours = seconds_of(lambda: kernel(*values, **row.constants))
     except mt.KernelError as error:
         return f"{row.name:26}{str(error).splitlines()[0]}"
-    theirs = seconds_of(lambda: row.function(*values))
+    theirs = seconds_of(lambda: (row.peer or row.function)(*values))
     share = f"{row.bytes / ours / bandwidth:.2f} of copies ({COPY_GOAL})" if row.bytes else ""
-    goal = share or f"{theirs / ours:.2f} of cuBLAS ({PRODUCT_GOAL})"
+    goal = share or f"{theirs / ours:.2f} of torch ({PRODUCT_GOAL})"
     return f"{row.name:26}{ours * 1e6:10.1f}{theirs * 1e6:10.1f}{theirs / ours:8.2f}{goal:>30}"
 
 
