@@ -10,6 +10,7 @@ Read in this order:
 - `nest.py`: the loops around the tiles.
 - `tile.py`: one tile, with its sums in registers.
 - `packing.py`: copies of the operands in the order in which tiles read them.
+- `panels.py`: copies of the right operand, each made before the tiles that read it.
 - `column_sums.py`: products of a few rows, which read the right operand once.
 - `dot_tile.py`: tiles whose lanes lie along the sum.
 - `matrix_tile.py`: tiles of bf16 in matrix registers.

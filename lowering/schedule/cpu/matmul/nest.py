@@ -30,8 +30,9 @@ from mlirtri.lowering.schedule.cpu.matmul.dot_tile import MAX_ROWS as MOST_DOT_R
 from mlirtri.lowering.schedule.cpu.matmul.dot_tile import DotTile
 from mlirtri.lowering.schedule.cpu.matmul.matrix_tile import MatrixTile, matrix_tiles
 from mlirtri.lowering.schedule.cpu.matmul.packing import packed_left, packed_right, packed_terms, transposed_right
+from mlirtri.lowering.schedule.cpu.matmul.panels import LEAST_ROWS, MOST_ROWS, Panel, panel_depth, takes_panels
 from mlirtri.lowering.schedule.cpu.matmul.tile import ReductionBlock, Tile, TilePosition, has_long_stores
-from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
+from mlirtri.lowering.tir.contraction import Contraction, Values, Way, lies_along, size_of
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.tir.tiles import (
     at_least,
@@ -95,7 +96,7 @@ def _prepared(
         prologue += statements
     contraction, statements = packed_terms(contraction, lanes, target)
     prologue += statements
-    if contraction.packs_right and not contraction.is_right_packed:
+    if contraction.packs_right and not contraction.is_right_packed and not takes_panels(contraction):
         contraction, statements = packed_right(contraction, lanes, target)
         prologue += statements
     if contraction.way is Way.MATRICES:
@@ -109,6 +110,9 @@ def _nests(contraction: Contraction, lanes: int, target: Target, tiles: Tiles, k
     nest = _Nest(contraction, lanes, target, tiles, kind)
     if isinstance(nest.work, int) or target.threads == 1:
         return nest.statement()
+    if takes_panels(contraction) and lies_along(contraction.right, contraction.columns[0]):
+        # Little work does not pay for copies.
+        contraction = replace(contraction, packs_right=False)
     alone = _Nest(contraction, lanes, replace(target, threads=1), tiles.short(), kind)
     is_profitable = tirx.GE(nest.work, index(PARALLEL_VECTORS))
     return tirx.IfThenElse(is_profitable, nest.statement(tirx.ForKind.PARALLEL), alone.statement())
@@ -141,9 +145,13 @@ class _Nest:
         self.columns = size_of(contraction.columns)
         self.named: list[Any] = []
         """`Bind` of dynamic sizes, before all loops."""
+        self.is_copied_by_panels = takes_panels(contraction)
         self.blocks = self._blocks()
         self.count = self.blocks.count
         self.sums = self._buffer_for_sums()
+        self.panel = None
+        if self.is_copied_by_panels:
+            self.panel = Panel(contraction, lanes, tiles.vectors.size, self.blocks.reduced)
         self.finished = None
         reads_buffer = has_long_stores(contraction) or isinstance(tiles.vectors, OpenVectors)
         if kind is MatrixTile or (kind is Tile and reads_buffer):
@@ -171,6 +179,8 @@ class _Nest:
         step = element * size_of(contraction.reduced[1:])
         share = cache_bytes()[2] // 4
         deepest = max(1, share // (vectors.size * self.lanes * step))
+        if self.is_copied_by_panels:
+            deepest = panel_depth(contraction, vectors.size * self.lanes, self.lanes)
         first = contraction.reduced[0].extent
         count = 1 if self.kind is not Tile else self._named("blocks", at_least(ceil_div(first, deepest), 1))
         depth = self._named("depth", _parts(first, count))
@@ -178,6 +188,8 @@ class _Nest:
             deepest, count = depth, -(-first // depth) if isinstance(count, int) else count
         most = max(1, share // (deepest * step * rows.size))
         column_tiles = min(vectors.count, 4) if isinstance(vectors, Cut) else 4
+        if self.is_copied_by_panels:
+            most = -(-MOST_ROWS // rows.size)
         batch = size_of(contraction.batch)
         if all(isinstance(size, int) for size in (rows.count, vectors.count, batch, depth)):
             row_tiles, column_tiles = self._for_threads(min(rows.count, most), column_tiles)
@@ -187,6 +199,8 @@ class _Nest:
             # A short sum allows more rows; one that is split into blocks has as many as its sums fit in L2.
             row_tiles = tirx.truncdiv(index(most * deepest), at_most(at_least(first, 1), deepest))
         if self.target.threads > 1:
+            # Chunks of the same columns would each copy them.
+            column_tiles = 1 if self.is_copied_by_panels else column_tiles
             others = batch * ceil_div(vectors.count, column_tiles)
             row_tiles = at_most(row_tiles, ceil_div(sized(rows.count) * others, 4 * self.target.threads))
         return _Blocks(self._named("row_tiles", at_least(row_tiles, 1)), most, column_tiles, depth, count)
@@ -195,10 +209,11 @@ class _Nest:
         """Return row and column tiles per chunk, halved until there are enough chunks for the threads."""
         rows, vectors, batch = self.tiles.rows.count, self.tiles.vectors.count, size_of(self.contraction.batch)
         enough = 4 * self.target.threads if self.target.threads > 1 else 1
+        least = -(-LEAST_ROWS // self.tiles.rows.size) if self.is_copied_by_panels else 1
         while batch * -(-rows // row_tiles) * -(-vectors // column_tiles) < enough:
-            if row_tiles == column_tiles == 1:
+            if row_tiles <= least and column_tiles == 1:
                 break
-            if row_tiles >= column_tiles:
+            if column_tiles == 1 or (row_tiles >= column_tiles and not self.is_copied_by_panels):
                 row_tiles = -(-row_tiles // 2)
             else:
                 column_tiles = -(-column_tiles // 2)
@@ -235,7 +250,8 @@ class _Nest:
         column_chunk = remainder(remaining, self.column_chunks)
         values = axis_values(self.contraction.batch, quotient(remaining, self.column_chunks))
         body = for_loop("block", self.count, lambda block: self._chunk(values, row_chunk, column_chunk, block))
-        allocations = [tirx.AllocBuffer(buffer) for buffer in (self.sums, self.finished) if buffer is not None]
+        panel = self.panel.buffer if self.panel is not None else None
+        allocations = [tirx.AllocBuffer(buffer) for buffer in (self.sums, self.finished, panel) if buffer is not None]
         return sequence(*allocations, self.kind.around(self.contraction, self.tiles.rows.size, body))
 
     def statement(self, kind: Any = None) -> Any:
@@ -249,19 +265,24 @@ class _Nest:
 
         def column_tile(column_number: Any, tile: Any) -> Any:
             def row_tiles(column: Any, vectors: int, columns: int) -> Any:
+                contraction, copy = self.contraction, []
+                if self.panel is not None:
+                    contraction = self.panel.read(column, block)
+                    copy = [self.panel.copy(batch, column, columns, block)]
+
                 def row_tile(row_number: Any, number: Any) -> Any:
                     part = ReductionBlock(block, self.count, blocks.reduced, self.sums, (column_number, row_number))
 
                     def body(row: Any, tall: int, last: Any = None) -> Any:
                         position = TilePosition(batch, row, tall, column, vectors, columns, last)
-                        return self.kind(self.contraction, self.lanes, position, part, self.finished).body()
+                        return self.kind(contraction, self.lanes, position, part, self.finished).body()
 
                     if isinstance(rows, OpenCut):
                         return _by_height(rows, number, body)
                     return tile_by_size(rows, number, body)
 
                 tiles = self._tiles_of(rows, blocks.row_tiles, row_chunk, row_tile)
-                return self._in_range(column, columns, tiles)
+                return self._in_range(column, columns, sequence(*copy, tiles))
 
             vectors = self.tiles.vectors
             if isinstance(vectors, OpenVectors):

@@ -110,7 +110,18 @@ def _is_contiguous(operand: Any, axes: Sequence[Axis]) -> bool:
 def packed_right(contraction: Contraction, lanes: int, target: Target) -> tuple[Contraction, list[Stmt]]:
     """Return the contraction that reads its right operand from vectors of columns, and the statements of the copy."""
     copy = _VectorCopy(contraction, "right", contraction.right, contraction.columns, lanes)
-    return replace(contraction, right=copy.load()), copy.statements(target)
+    return replace(contraction, right=copy.load(), is_right_packed=True), copy.statements(target)
+
+
+def is_transposed_in_registers(operand: Expr, contraction: Contraction, lanes: int) -> bool:
+    """Return whether the copy of an operand, contiguous along the sum, in vectors across it is made in registers."""
+    inner, dtype, rows = contraction.reduced[-1], str(operand.ty.dtype), size_of(contraction.rows)
+    is_read = isinstance(operand, TensorLoad) and lies_along(operand, inner)
+    if not is_read or dtype not in TRANSPOSED or not lanes_for(dtype) == lanes >= 4:
+        return False
+    if isinstance(rows, int) and rows > MAX_ROWS_TRANSPOSED:
+        return False
+    return isinstance(inner.extent, int) and inner.extent >= lanes
 
 
 class _VectorCopy:
@@ -118,13 +129,13 @@ class _VectorCopy:
 
     def __init__(self, contraction: Contraction, name: str, operand: Any, axes: Sequence[Axis], lanes: int):
         self.operand, self.axes, self.lanes = operand, axes, lanes
-        self.reduced, self.rows = contraction.reduced, size_of(contraction.rows)
+        self.reduced = contraction.reduced
         self.batch = [axis for axis in contraction.batch if depends(operand, [axis])]
         self.total = size_of(axes)
         self.is_open = not isinstance(self.total, int)
         """Whether the number of vectors is dynamic."""
         self.vectors = ceil_div(self.total, lanes)
-        self.transposes = self._is_transposed()
+        self.transposes = not self.is_open and is_transposed_in_registers(operand, contraction, lanes)
         """Whether the operand is contiguous along the sum, so that it is transposed in registers."""
         most = VECTORS_TOGETHER if self.is_open else min(self.vectors, VECTORS_TOGETHER)
         self.group = most if _is_contiguous(operand, axes) else 1
@@ -133,15 +144,6 @@ class _VectorCopy:
         # Tiles of dynamic columns keep their width at the end, and drop the results of the padding.
         padded = self.vectors + index(MAX_VECTORS - 1) if self.is_open else self.vectors
         self.buffer = temporary(name, str(operand.ty.dtype), [size_of(self.batch), padded, *extents, lanes])
-
-    def _is_transposed(self) -> bool:
-        inner, dtype = self.reduced[-1], str(self.operand.ty.dtype)
-        is_read = isinstance(self.operand, TensorLoad) and lies_along(self.operand, inner)
-        if self.is_open or not isinstance(inner.extent, int):
-            return False
-        if not is_read or dtype not in TRANSPOSED or not lanes_for(dtype) == self.lanes >= 4:
-            return False
-        return isinstance(self.rows, int) and self.rows <= MAX_ROWS_TRANSPOSED and inner.extent >= self.lanes
 
     def load(self) -> Any:
         """Return the load of an element of the copy, in terms of the axes."""

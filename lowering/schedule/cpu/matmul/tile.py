@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF
-from mlirtri.lowering.tir.contraction import Contraction, Values
+from mlirtri.lowering.tir.contraction import Contraction, Values, Way, size_of
 from mlirtri.lowering.tir.statements import index, new_buffer, sequence
 from mlirtri.lowering.tir.tiles import (
     axis_values,
@@ -27,7 +27,7 @@ from mlirtri.lowering.tir.tiles import (
     sized,
     zero_of,
 )
-from mlirtri.lowering.tir.vectors import vectorizable
+from mlirtri.lowering.tir.vectors import fetch, vectorizable
 from mlirtri.lowering.toolchain.tvm_names import (
     Buffer,
     Expr,
@@ -42,6 +42,12 @@ from mlirtri.lowering.toolchain.tvm_names import (
 
 UNROLLED_STORES = 3
 """With more stores, or a call, they are a loop over the rows of a tile, not unrolled."""
+ROWS_AHEAD = 8
+"""Rows of a right operand in place between those that a tile fetches and those that it loads."""
+FETCHED_ROW_BYTES = 1024
+"""Bytes of such a row from which a tile fetches: at smaller strides a CPU does so by itself (docs/performance.md)."""
+LEAST_ROWS_OF_FETCHES = 4
+"""Rows of a tile from which a fetch of each vector costs little beside its multiply-adds."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +196,7 @@ class Tile:
             new_buffer(f"right{v}", str(self.contraction.right.ty.dtype), self.lanes)
             for v in range(self.position.vectors)
         ]
-        statements = []
+        statements: list[Stmt] = self._fetches(values)
         for v, vector in enumerate(vectors):
             statements += [tirx.AllocBuffer(vector), *self._right(values, v, vector)]
 
@@ -213,6 +219,20 @@ class Tile:
 
         rows = for_loop("row", self.position.rows, of_row, tirx.ForKind.UNROLLED)
         return sequence(*statements, tirx.AllocBuffer(left), rows)
+
+    def _fetches(self, values: Values) -> list[Stmt]:
+        """Return prefetches of a later row of the right operand, where it is in place and its rows are far apart."""
+        contraction, (reduced, *others) = self.contraction, self.contraction.reduced
+        right, width = contraction.right, size_of(contraction.columns)
+        is_in_place = contraction.way is Way.TILES and not contraction.packs_right and isinstance(right, TensorLoad)
+        if not is_in_place or others or self.position.rows < LEAST_ROWS_OF_FETCHES or not isinstance(width, int):
+            return []
+        if width * int(right.ty.dtype.bits) < 8 * FETCHED_ROW_BYTES:
+            return []
+        row = tirx.min(values[reduced.variable] + index(ROWS_AHEAD), sized(reduced.extent) - index(1))
+        firsts = [self.position.column + index(v * self.lanes) for v in range(self.position.vectors)]
+        columns = [axis_values(contraction.columns, first) for first in firsts]
+        return [fetch(replaced(right, {**values, reduced.variable: row, **each})) for each in columns]
 
     def _right(self, values: Values, v: int, vector: Any) -> list[Any]:
         count = self.lanes if self.contraction.packs_right else self._count(v)

@@ -13,7 +13,7 @@ from mlirtri.lowering.codegen import targets
 from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule import tir_to_scheduled
 from mlirtri.lowering.schedule.cpu.common.contraction_tiles import Cut, choose_tiles, sizes_of
-from mlirtri.lowering.schedule.cpu.matmul import nest
+from mlirtri.lowering.schedule.cpu.matmul import nest, panels, rule
 from mlirtri.lowering.toolchain.tvm_passes import prim_funcs
 
 
@@ -208,6 +208,44 @@ def test_a_long_sum_is_cut_into_blocks():
     expected = torch.relu(a.double() @ b.double() + c)
     torch.testing.assert_close(run(mod, a, b, c), expected.float(), **within("float32", 20000))
     assert "block" in tir_to_scheduled.lower(tir_of(mod), context_for()).script()
+
+
+@pytest.mark.parametrize(
+    ("batch", "sizes", "threads"),
+    [((), (60, 70, 300), 1), ((3,), (50, 33, 701), 2), ((), (130, 200, 300), 2)],
+)
+def test_columns_are_copied_before_the_tiles_that_read_them(batch, sizes, threads, monkeypatch):
+    for each in (rule, nest, panels):
+        monkeypatch.setattr(each, "cache_bytes", lambda: (0, 4096, 1 << 16, 1 << 20))
+    rows, columns, reduced = sizes
+    left = (*batch, rows, reduced)
+    whole = check(plain, torch.matmul, left, (*batch, reduced, columns), threads=threads)
+    turned = check(transposed, lambda a, b: a @ b.mT, left, (*batch, columns, reduced), threads=threads)
+    assert all("panel = " in each for each in (whole, turned))
+    assert "Shuffle" in turned
+
+
+@pytest.mark.parametrize(("threads", "turns"), [(1, False), (2, True)])
+def test_columns_are_copied_for_each_chunk_of_rows_of_run_time(threads, turns, monkeypatch):
+    for each in (rule, nest, panels):
+        monkeypatch.setattr(each, "cache_bytes", lambda: (0, 4096, 1 << 16, 1 << 20))
+    monkeypatch.setenv("MLIRTRI_NUM_THREADS", str(threads))
+
+    @mt.jit
+    def product(a: mt.Tensor[[mt.dyn, 300], mt.float32], b, turns):
+        return a @ b.T if turns else a @ b
+
+    b = random(70, 300) if turns else random(300, 70)
+    for rows in (0, 1, 50, 700):
+        a = random(rows, 300)
+        expected = a.double() @ (b.T if turns else b).double()
+        torch.testing.assert_close(product(a, b, turns), expected.float(), **within("float32", 300))
+    assert "panel = " in product.compile(a, b, turns).ir["scheduled"]
+
+
+def test_rows_far_apart_are_fetched_before_they_are_loaded():
+    fetching, near = (check(plain, torch.matmul, (30, 64), (64, columns)) for columns in (300, 200))
+    assert ["llvm.prefetch" in each for each in (fetching, near)] == [True, False]
 
 
 @pytest.mark.parametrize("pipeline", ["linalg", "relax"])
