@@ -102,7 +102,7 @@ def test_what_fails_is_a_row_and_what_is_wrong_has_no_time():
     from benchmarks.table import Row
 
     def unknown(a):
-        return torch.special.bessel_j0(a)
+        return torch.linalg.eigvals(a.reshape(2, 4)[:, :2])
 
     arguments = (torch.ones(8),)
     conditions = Conditions(1, 0.01)
