@@ -86,7 +86,7 @@ def lu_factor_ex(A, *, pivot=True, check_errors=False):
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
     if not left or adjoint:
         refuse("it takes left=True and adjoint=False alone in kernels")
-    order = row_order(pivots, LU.shape[-1])
+    order = row_order(pivots, LU.shape[-1]).astype(np.int64)
     moved = np.take_along_axis(
         np.broadcast_to(B, np.broadcast_shapes(B.shape, (*LU.shape[:-1], 1))), order[..., None], -2
     )

@@ -155,7 +155,7 @@ def _kept(semantics: str, layouts: list[Layout]) -> tuple[int, ...]:
             np.lib.stride_tricks.as_strided(nothing, shape, stride)
             for shape, stride in zip(shapes, strides, strict=True)
         ]
-        flags = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
+        flags: Any = [["readonly"]] * len(arrays) + [["writeonly", "allocate"]]
         result = np.nditer([*arrays, None], ["zerosize_ok"], flags, order="K").operands[-1].strides
     shape = np.broadcast_shapes(*map(tuple, shapes))
     axes = tuple(sorted(range(len(shape)), key=lambda axis: -result[axis] if shape[axis] > 1 else -math.inf))
