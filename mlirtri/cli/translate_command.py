@@ -95,7 +95,7 @@ def _direction_of(spec: str, output: Path | None) -> str:
         directions = ", ".join(f"--{language.lower()}-to-mlir" for language in LANGUAGES)
         raise click.UsageError(f"say from what to what: --mlir-to-relax, {directions}")
     language = SUFFIXES[file.suffix] or language_of(file)
-    to = None if output is None else output.suffix
-    if language == "mlir" and to in (".mlir", ".mlirbc"):
+    if language == "mlir" and output is not None and output.suffix in (".mlir", ".mlirbc"):
         raise click.UsageError(f"{spec} is MLIR already: Relax is written as TVMScript, -o {output.with_suffix('.py')}")
-    return "to-relax" if language == "mlir" or to == ".py" else language
+    is_python = output is not None and output.suffix == ".py"
+    return "to-relax" if language == "mlir" or is_python else language
