@@ -8,6 +8,8 @@ Refuses buffers larger than `core.untranslatable` allows.
 
 from __future__ import annotations
 
+from functools import partial
+
 from mlirtri.dialect.bindings.locations import location_of, span_of
 from mlirtri.dialect.bindings.mlir import ir, memref, operations_named, public_functions
 from mlirtri.errors import Span, UnsupportedOperationError
@@ -77,7 +79,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
         threads = context.target.threads if runtime_library() else 1
         if is_imperative(module):
             # It looks for fills, which are generics afterwards.
-            run_rewrite("argmax-in-two-passes", argmax.rewrite_dynamic, module, context)
+            run_rewrite("argmax-in-two-passes", partial(argmax.rewrite, only_dynamic=True), module, context)
             run_passes(module, TO_GENERIC, context)
             run_rewrite("accumulate-products", accumulated_products.rewrite, module, context)
             run_rewrite("mark-contractions", loop_contractions.mark, module, context)

@@ -9,7 +9,7 @@ Of a whole matrix the first pass keeps the extremum of each row, so that the sec
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mlirtri.dialect.base.sizes import DYNAMIC
@@ -29,23 +29,11 @@ _EXTREMA = {
 _LOGIC = {"arith.andi": operator.and_, "arith.ori": operator.or_, "arith.xori": operator.xor}
 
 
-def rewrite(module: ir.Module) -> None:
-    """Split every such reduction."""
-    _split_each(operations_named(module, "linalg.generic"))
-
-
-def rewrite_dynamic(module: ir.Module) -> None:
-    """Split those of rows whose length is known at run time only."""
-    generics = operations_named(module, "linalg.generic")
-    _split_each(
-        generic
-        for generic in generics
-        if not all(value.type.has_static_shape for value in generic.operands if is_shaped(value.type))
-    )
-
-
-def _split_each(generics: Iterable[ir.Operation]) -> None:
-    for generic in generics:
+def rewrite(module: ir.Module, *, only_dynamic: bool = False) -> None:
+    """Split every such reduction, or those of rows whose length is known at run time only."""
+    for generic in operations_named(module, "linalg.generic"):
+        if only_dynamic and all(value.type.has_static_shape for value in generic.operands if is_shaped(value.type)):
+            continue
         if (extremum := _extremum(generic)) is not None:
             _split(generic, extremum)
 

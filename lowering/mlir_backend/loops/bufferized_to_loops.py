@@ -62,7 +62,7 @@ def to_loops(module: ir.Module, context: CompileContext, joins_reductions: bool 
             run_rewrite("hide-memory-spaces", memory_spaces.hide, module, context)
         run_rewrite("selects-to-branches", selected_buffers.rewrite, module, context)
         run_rewrite("copies-to-linalg", copies_to_linalg, module, context)
-        run_rewrite("argmax-in-two-passes", argmax.rewrite_dynamic, module, context)
+        run_rewrite("argmax-in-two-passes", partial(argmax.rewrite, only_dynamic=True), module, context)
         run_passes(module, TO_GENERIC, context)
         run_rewrite("order-loops", order.rewrite, module, context)
         if joins_reductions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -196,3 +197,11 @@ def test_near_names_are_found_without_trying_every_string(monkeypatch):
     assert registry.passes_near("css")[0] == "cse"
     assert registry.passes_near("canonicalise")[0] == "canonicalize"
     assert len(tried) < 500, "all of them take seconds"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_each_pass_takes_its_options(name):
+    own = OWN[name]
+    context = ["context"] if own.takes_context else []
+    options = own.options.keys() - ({"target"} if own.takes_context else set())
+    inspect.signature(own.load()).bind("module", *context, **dict.fromkeys(options))
