@@ -18,7 +18,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.definition import mlir_type
 from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.table import TABLE
-from mlirtri.errors import KernelMemoryError, KernelValueError
+from mlirtri.errors import KernelMemoryError, KernelTypeError, KernelValueError
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,19 @@ class TriValue:
     """A run-time Python int as a linear expression of loop indices."""
     origin: Any = field(default=None, compare=False, repr=False)
     """The `View` that it was read from, if that memory may be written."""
+
     order: Any = field(default=None, compare=False, repr=False)
     """The `MemoryOrder` that the library gives a new array; None for a row-major one."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise KernelTypeError(
+            f"this takes what is known at compile time, and a tensor {self.type} is known at run time only",
+            help="where several values are taken, write a tuple or list of them",
+        )
+
+    __iter__ = __int__ = __float__ = __abs__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _refuse
 
 
 TensorLike: TypeAlias = TriValue | complex

@@ -111,8 +111,13 @@ class Size:
             bound = symbol.upper if factor > 0 else symbol.lower
             if bound is None:
                 return None
-            size = size - Size(((symbol, factor),)) + Size.of(bound) * factor
+            size = size.replaced(symbol, bound)
         return size
+
+    def replaced(self, symbol: Symbol, value: int | Size) -> Size:
+        """Return the size with `value` in place of a symbol."""
+        factor = dict(self.terms).get(symbol, 0)
+        return self - Size(((symbol, factor),)) + Size.of(value) * factor
 
     def without_values(self) -> Size:
         """Return the size in symbols that refer to no SSA value and no bounds."""
@@ -132,7 +137,7 @@ class Size:
             bound = symbol.lower if factor * sign > 0 else symbol.upper
             if bound is None:
                 return None
-            size = size - Size(((symbol, factor),)) + Size.of(bound) * factor
+            size = size.replaced(symbol, bound)
         return size.constant
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from io import BytesIO
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from torch_mlir import execution_engine, ir, passmanager
 from torch_mlir.dialects import arith, bufferization, complex, ext, func, math, memref, quant, scf, tensor, vector
@@ -152,25 +152,11 @@ def onnx_importer() -> ModuleType:
     return onnx_importer
 
 
-def scatter_dimensions(attribute: ir.Attribute) -> ir.Attribute:
-    """Return the dimension numbers of a StableHLO scatter, with its lists of dimensions as fields."""
+def dimension_numbers(kind: Literal["Scatter", "Gather", "Conv"], attribute: ir.Attribute) -> ir.Attribute:
+    """Return the dimension numbers of a StableHLO operation, with its lists of dimensions as fields."""
     from torch_mlir._mlir_libs import _stablehlo
 
-    return _stablehlo.ScatterDimensionNumbers(attribute)
-
-
-def gather_dimensions(attribute: ir.Attribute) -> ir.Attribute:
-    """Return the dimension numbers of a StableHLO gather, with its lists of dimensions as fields."""
-    from torch_mlir._mlir_libs import _stablehlo
-
-    return _stablehlo.GatherDimensionNumbers(attribute)
-
-
-def convolution_dimensions(attribute: ir.Attribute) -> ir.Attribute:
-    """Return the dimension numbers of a StableHLO convolution, with its lists of dimensions as fields."""
-    from torch_mlir._mlir_libs import _stablehlo
-
-    return _stablehlo.ConvDimensionNumbers(attribute)
+    return getattr(_stablehlo, f"{kind}DimensionNumbers")(attribute)
 
 
 def _load_dialects_of(passes: str, context: ir.Context) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.base.sizes import UNKNOWN, is_dynamic, sum_of
 from mlirtri.dialect.base.tensor_type import TensorType, same_shape
-from mlirtri.dialect.ops.op import Op
+from mlirtri.dialect.ops.op import Op, reference_dtype
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 INT64 = DTYPES["int64"]
@@ -21,11 +21,6 @@ SCANS = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimu
 """The NumPy ufunc of each kind of `scan`."""
 LOOPS = ("scan", "sort", "argsort", "add_at")
 """Operations of this file that become loops over elements."""
-
-
-def _ordered(x):
-    """Return halves as fp32, whose order puts NaN last; bf16's has none."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x
 
 
 def _constant(types, attributes):
@@ -85,10 +80,7 @@ def _along(types, attributes) -> TensorType:
 def _scan(types, attributes) -> TensorType:
     if attributes["kind"] not in SCANS:
         raise KernelValueError(f"a scan is one of {', '.join(SCANS)}, not {attributes['kind']!r}")
-    [x] = types
-    if not 0 <= attributes["axis"] < x.rank:
-        raise KernelValueError(f"axis {attributes['axis']} is not an axis of {x}")
-    return x
+    return _along(types, attributes)
 
 
 def _vector(name: str, x: TensorType) -> None:
@@ -190,9 +182,10 @@ def _structured() -> Iterator[Op]:
          _reference_literal),
         ("scan", "sequence", ("x",), {"kind": "string", "axis": "int"}, _scan, _reference_scan),
         ("sort", "sequence", ("x",), {"axis": "int"}, _along,
-         lambda x, axis: np.sort(_ordered(x), axis, kind="stable").astype(x.dtype)),
+         # Of bf16 no order puts NaN last.
+         lambda x, axis: np.sort(x.astype(reference_dtype(x)), axis, kind="stable").astype(x.dtype)),
         ("argsort", "sequence", ("x",), {"axis": "int"}, lambda t, a: _along(t, a).with_dtype(INT64),
-         lambda x, axis: np.argsort(_ordered(x), axis, kind="stable")),
+         lambda x, axis: np.argsort(x.astype(reference_dtype(x)), axis, kind="stable")),
         ("searchsorted", "sequence", ("x", "values"), {"right": "bool"}, _searchsorted,
          lambda x, values, right: np.searchsorted(x, values, "right" if right else "left").astype(np.int64)),
         ("bins", "sequence", ("x", "edges"), {}, _bins, _reference_bins),

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlirtri.dialect.base.sizes import fits
 from mlirtri.dialect.base.tensor_type import broadcast_shapes
-from mlirtri.dialect.ops.op import Op
+from mlirtri.dialect.ops.op import Op, reference_dtype
 from mlirtri.errors import KernelTypeError
 
 
@@ -31,7 +31,7 @@ def _infer(types, attributes):
 
 
 def _reference(x, y):
-    wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+    wide = reference_dtype(x)
     return np.matmul(x.astype(wide), y.astype(wide)).astype(x.dtype)
 
 

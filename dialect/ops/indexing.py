@@ -78,10 +78,13 @@ def _extract_slice(types, attributes):
 
 def _insert_slice(types, attributes):
     x, update, *indices = types
-    part = _subset(x, indices, attributes)
+    _check_update(_subset(x, indices, attributes), update)
+    return x
+
+
+def _check_update(part: TensorType, update: TensorType) -> None:
     if part.dtype != update.dtype or not same_shape(part.shape, update.shape):
         raise KernelTypeError(f"the update of {part} is {update}")
-    return x
 
 
 def _fill(types, attributes):
@@ -146,9 +149,7 @@ def _gather(types, attributes):
 
 def _scatter(types, attributes):
     x, update, *positions = types
-    part = _gathered(x, positions)
-    if part.dtype != update.dtype or not same_shape(part.shape, update.shape):
-        raise KernelTypeError(f"the update of {part} is {update}")
+    _check_update(_gathered(x, positions), update)
     return x
 
 
@@ -165,9 +166,7 @@ def _compress(types, attributes):
 
 def _place(types, attributes):
     x, mask, update = types
-    part = _selected(x, mask)
-    if part.dtype != update.dtype or not same_shape(part.shape, update.shape):
-        raise KernelTypeError(f"the update of {part} is {update}")
+    _check_update(_selected(x, mask), update)
     return x
 
 

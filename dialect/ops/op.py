@@ -16,10 +16,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mlirtri.dialect.base.tensor_type import TensorType
 
 Types = Sequence[TensorType]
 Attributes = Mapping[str, Any]
+
+
+def reference_dtype(x: np.ndarray) -> np.dtype:
+    """Return the dtype in which a NumPy reference sums and orders: fp32 for halves, else that of `x`."""
+    return np.dtype(np.float32) if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.ops.op import Op
+from mlirtri.dialect.ops.op import Op, reference_dtype
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 AXES = {"axes": "ints", "keepdims": "bool"}
@@ -48,8 +48,7 @@ def _infer(kinds: str, result=None, needs_elements: bool = False, result_is_part
 
 def _reference(function):
     def reference(x, axes, keepdims):
-        wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
-        return function(x.astype(wide), axis=tuple(axes), keepdims=keepdims).astype(x.dtype)
+        return function(x.astype(reference_dtype(x)), axis=tuple(axes), keepdims=keepdims).astype(x.dtype)
 
     return reference
 

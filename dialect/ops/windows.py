@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from mlirtri.dialect.base.tensor_type import TensorType
-from mlirtri.dialect.ops.op import Op
+from mlirtri.dialect.ops.op import Op, reference_dtype
 from mlirtri.errors import KernelTypeError, KernelValueError
 
 POOLS = {"max": np.maximum, "min": np.minimum, "sum": np.add}
@@ -82,7 +82,7 @@ def _shifted(x: np.ndarray, sizes, window, strides, dilations) -> Iterator[tuple
 
 
 def _reference_convolution(x, w, strides, dilations, low, high, spread, groups):
-    wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+    wide = reference_dtype(x)
     axes = zip(x.shape[2:], spread, low, high, strict=True)
     sizes = [spread_size(size, step) + before + after for size, step, before, after in axes]
     padded = np.zeros([*x.shape[:2], *sizes], wide)
@@ -99,7 +99,7 @@ def _reference_convolution(x, w, strides, dilations, low, high, spread, groups):
 
 def _reference_pool(x, kind, window, strides, dilations):
     sizes = [windows(*extents) for extents in zip(x.shape[-len(window) :], window, strides, dilations, strict=True)]
-    wide = np.float32 if x.dtype.itemsize == 2 and x.dtype.kind not in "iu" else x.dtype
+    wide = reference_dtype(x)
     parts = [part.astype(wide) for _, part in _shifted(x, sizes, window, strides, dilations)]
     result = parts[0].copy()
     for part in parts[1:]:

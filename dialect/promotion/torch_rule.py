@@ -74,7 +74,7 @@ def _complex_of(dtype: DType, op: str, operands: Sequence[Operand]) -> DType:
 
 
 def _promote(op: str, left: DType, right: DType, operands: Sequence[Operand]) -> DType:
-    if (letter := TORCH_PROMOTION[LETTER_OF[left.name]][list(LETTERS.values()).index(right)]) == "-":
+    if (letter := row(TORCH_PROMOTION, LETTER_OF[left.name], right)) == "-":
         refuse("torch", op, operands, f"torch does not promote {left} with {right}: cast one of them")
     return LETTERS[letter]
 

@@ -37,6 +37,12 @@ def require_tensor(b: Builder, name: str, x: Value, help: str | None = None) -> 
         b.fail(f"{name} takes a tensor here, not a Python {kind}", help=help)
 
 
+def dtype_of(b: Builder, name: str, x: Value) -> DType:
+    """Return the dtype of a tensor; fail for anything else."""
+    require_tensor(b, name, x)
+    return b.type_of(x).dtype
+
+
 def require_rank(b: Builder, name: str, x: Value, ranks: Sequence[int]) -> None:
     """Fail unless the rank of x is one of `ranks`."""
     if rank_of(b, x) not in ranks:
@@ -151,6 +157,8 @@ def trimmed(b: Builder, name: str, x: Value, diagonal: int, lower: bool) -> Valu
 
 def diagonal(b: Builder, x: Value, offset: int) -> Value:
     """Return the diagonal of the last two axes: every (columns + 1)th element of each matrix in row-major order."""
+    if not is_integer(offset):
+        b.fail(f"the offset of a diagonal is an integer known at compile time, not {_described(b, offset)}")
     *batch, rows, columns = shape_of(b, x)
     if not b.type_of(x).is_static:
         return _run_time_diagonal(b, x, offset)

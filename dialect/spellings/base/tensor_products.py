@@ -82,6 +82,8 @@ def tensordot(b: Builder, x: Value, y: Value, axes: Argument) -> Value:
         if not 0 <= axes <= min(ranks):
             b.fail(f"tensordot over {axes} axes of {b.type_of(x)} and {b.type_of(y)} is not possible")
         axes = (range(ranks[0] - axes, ranks[0]), range(axes))
+    if len(helpers.as_tuple(axes)) != 2:
+        b.fail(f"the axes of tensordot are a number, or a pair of the axes of both operands, not {axes!r}")
     first, second = (
         helpers.many_axes(b, tuple(summed) if isinstance(summed, range) else summed, rank)
         for summed, rank in zip(axes, ranks, strict=True)

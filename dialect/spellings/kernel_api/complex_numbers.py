@@ -52,24 +52,17 @@ register("ndarray.imag", lambda b, a: b.imag(a), "imag", attribute=True)
 # --- torch ---------------------------------------------------------------------------------------------------------
 
 
-@spelling("torch.real", ops="real")
-def _(b, input):
-    helpers.require_tensor(b, "torch.real", input)
-    return b.real(input)
+def _part(op: str):
+    def function(b, input):
+        helpers.require_tensor(b, f"torch.{op}", input)
+        return getattr(b, op)(input)
+
+    return function
 
 
-@spelling("torch.imag", ops="imag")
-def _(b, input):
-    helpers.require_tensor(b, "torch.imag", input)
-    return b.imag(input)
-
-
-@spelling("torch.conj torch.conj_physical", ops="conj")
-def _(b, input):
-    helpers.require_tensor(b, "torch.conj", input)
-    return b.conj(input)
-
-
+for _op in ("real", "imag", "conj"):
+    register(f"torch.{_op}", _part(_op), _op)
+register("torch.conj_physical", _part("conj"), "conj")
 register("torch.resolve_conj torch.resolve_neg", lambda b, input: input, "")
 
 
@@ -142,8 +135,6 @@ register("Tensor.cdouble", lambda b, input, memory_format=None: b.cast(input, CO
 
 # --- mlirtri -------------------------------------------------------------------------------------------------------
 
-for _op in ("real", "imag", "conj", "angle"):
-    register(f"mlirtri.{_op}", lambda b, x, _op=_op: getattr(b, _op)(x), _op)
 register("mlirtri.complex", lambda b, real, imag: b.complex(real, imag), "complex")
 
 # --- cmath ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from mlirtri.dialect.spellings.torch_api import networks
 
 _UNARY = (
     "negative", "abs", "sign", "floor", "ceil", "round", "trunc", *FLOAT_FUNCTIONS, "square", "reciprocal",
-    *PREDICATES, "relu", "silu", "bitwise_not", "logical_not",
+    *PREDICATES, "relu", "silu", "bitwise_not", "logical_not", "real", "imag", "conj", "angle",
 )  # fmt: skip
 _BINARY = (
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "minimum", "maximum", "fmin", "fmax",

@@ -34,7 +34,7 @@ register("numpy.ravel", lambda b, a, order="C": reshaped(b, a, (-1,), order), "r
 
 @spelling("numpy.transpose numpy.permute_dims", ops="transpose")
 def _(b, a, axes=None):
-    return b.transpose(a, axes if axes is None else tuple(axes))
+    return b.transpose(a, axes if axes is None else helpers.as_tuple(axes))
 
 
 @spelling("numpy.matrix_transpose", ops="transpose")
@@ -111,13 +111,13 @@ def _(b, ary, indices_or_sections, axis=0):
                 help="numpy.array_split takes unequal parts",
             )
         return list(b.split(ary, indices_or_sections, axis))
-    return list(b.split(ary, tuple(indices_or_sections), axis))
+    return list(b.split(ary, helpers.as_tuple(indices_or_sections), axis))
 
 
 @spelling("numpy.array_split", ops="split")
 def _(b, ary, indices_or_sections, axis=0):
     if not helpers.is_integer(indices_or_sections):
-        return list(b.split(ary, tuple(indices_or_sections), axis))
+        return list(b.split(ary, helpers.as_tuple(indices_or_sections), axis))
     axis = helpers.one_axis(b, axis, helpers.rank_of(b, ary))
     return list(helpers.split_evenly(b, ary, indices_or_sections, axis))
 
@@ -143,14 +143,15 @@ def _(b, shape, fill_value, dtype=None, order="C", *, device=unsupported(), like
     return helpers.filled(b, shape, fill_value, numpy_dtype(b, dtype), "numpy")
 
 
-@spelling("numpy.zeros", ops="full")
-def _(b, shape, dtype=None, order="C", *, device=unsupported(), like=unsupported()):
-    return b.full(helpers.as_tuple(shape), 0, numpy_dtype(b, dtype) or FLOAT64)
+def _full_of(value: int):
+    def function(b, shape, dtype=None, order="C", *, device=unsupported(), like=unsupported()):
+        return b.full(helpers.as_tuple(shape), value, numpy_dtype(b, dtype) or FLOAT64)
+
+    return function
 
 
-@spelling("numpy.ones", ops="full")
-def _(b, shape, dtype=None, order="C", *, device=unsupported(), like=unsupported()):
-    return b.full(helpers.as_tuple(shape), 1, numpy_dtype(b, dtype) or FLOAT64)
+register("numpy.zeros", _full_of(0), "full")
+register("numpy.ones", _full_of(1), "full")
 
 
 @spelling("numpy.ndarray", ops="empty")
@@ -176,16 +177,16 @@ def _(b, a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device
     return helpers.filled(b, shape, fill_value, dtype, "numpy")
 
 
-@spelling("numpy.zeros_like", ops="full")
-def _(b, a, dtype=None, order="K", subok=True, shape=None, *, device=unsupported()):
-    shape, dtype = _like(b, a, shape, dtype)
-    return b.full(shape, 0, dtype)
+def _full_like(value: int):
+    def function(b, a, dtype=None, order="K", subok=True, shape=None, *, device=unsupported()):
+        shape, dtype = _like(b, a, shape, dtype)
+        return b.full(shape, value, dtype)
+
+    return function
 
 
-@spelling("numpy.ones_like", ops="full")
-def _(b, a, dtype=None, order="K", subok=True, shape=None, *, device=unsupported()):
-    shape, dtype = _like(b, a, shape, dtype)
-    return b.full(shape, 1, dtype)
+register("numpy.zeros_like", _full_like(0), "full")
+register("numpy.ones_like", _full_like(1), "full")
 
 
 @spelling("numpy.empty_like", ops="empty")

@@ -155,7 +155,7 @@ def largest(dtype: DType) -> float:
 
 def numbers_of(b: Builder, x: Value, nan: Value, posinf: Value, neginf: Value) -> Value:
     """Return `nan_to_num` of NumPy and torch."""
-    dtype = b.type_of(x).dtype
+    dtype = helpers.dtype_of(b, "nan_to_num", x)
     if dtype.is_complex:
         return b.complex(*(numbers_of(b, part, nan, posinf, neginf) for part in (b.real(x), b.imag(x))))
     if not dtype.is_float:

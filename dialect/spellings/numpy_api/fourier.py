@@ -11,8 +11,8 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.spellings.base import fourier, helpers
 from mlirtri.dialect.spellings.base.fourier import FORWARD, INVERSE, OPS
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.shapes import known_ints, rolled
-from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, as_array
+from mlirtri.dialect.spellings.numpy_api.shapes import known_int, rolled
+from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, as_array, is_complex
 
 Transform = Callable[[Builder, str, Any, Any, Any, Any], Any]
 """Takes the builder, the function's name, an array, lengths, axes and the norm."""
@@ -37,17 +37,17 @@ def axes_of(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, of
     """
     shape = helpers.shape_of(b, x)
     if axes is None:
-        axes = range(-len(sizes), 0) if isinstance(sizes, (tuple, list)) else range(len(shape))
-    positions = tuple(helpers.one_axis(b, axis, len(shape)) for axis in axes)
+        axes = tuple(range(-len(sizes), 0) if isinstance(sizes, (tuple, list)) else range(len(shape)))
+    positions = tuple(helpers.one_axis(b, axis, len(shape)) for axis in helpers.as_tuple(axes))
     found = [shape[axis] for axis in positions]
     if any(not isinstance(length, int) for length in found):
         b.fail(f"{name} transforms axes whose lengths are known at compile time, not those of {b.type_of(x)}")
     if of_half and found:
         found[-1] = 2 * (found[-1] - 1)
     if sizes is not None:
-        if len(sizes) != len(found):
-            b.fail(f"{name} takes a length for each axis, not {len(sizes)} for {len(found)}")
-        wanted = known_ints(b, tuple(sizes), "the length of a transform")
+        wanted = tuple(known_int(b, size, "the length of a transform") for size in helpers.as_tuple(sizes))
+        if len(wanted) != len(found):
+            b.fail(f"{name} takes a length for each axis, not {len(wanted)} for {len(found)}")
         found = [length if size == -1 else size for size, length in zip(wanted, found, strict=True)]
     if not found or min(found) < 1:
         b.fail(f"{name} takes at least one axis, and one element or more along each")
@@ -80,7 +80,7 @@ def complex_transform(
 
 def half_transform(b: Builder, name: str, x: Value, sizes: Argument, axes: Argument, norm: Argument) -> Value:
     """Return `rfftn`: of the last axis the half that determines the other one."""
-    if b.type_of(x).dtype.is_complex:
+    if is_complex(b, x):
         b.fail(f"{name} takes real elements, not {b.type_of(x)}", help="fft of complex ones")
     axes = axes_of(b, name, x, sizes, axes)
     *others, last = axes.positions
@@ -180,7 +180,7 @@ def _(b, a, n=None, axis=-1, norm=None, out=unsupported()):
 
 def frequencies(b: Builder, name: str, n: Argument, spacing: Value, dtype: DType, half: bool) -> Value:
     """Return the frequencies of the elements of a transform of `n` samples that are `spacing` apart."""
-    n = known_ints(b, n, f"the length of {name}")
+    n = known_int(b, n, f"the length of {name}")
     if n < 1:
         b.fail(f"{name} takes a length of 1 or more, not {n}")
     count = [*range(n // 2 + 1)] if half else [*range((n + 1) // 2), *range(-(n // 2), 0)]

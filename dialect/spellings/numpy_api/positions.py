@@ -15,7 +15,7 @@ from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.creation import array_of
 from mlirtri.dialect.spellings.numpy_api.selection import INDICES, indices_of
-from mlirtri.dialect.spellings.numpy_api.shapes import known_ints
+from mlirtri.dialect.spellings.numpy_api.shapes import known_int, known_ints
 from mlirtri.dialect.spellings.numpy_api.ufuncs import INT64, arrays, as_array, dtype_of, numpy_dtype
 from mlirtri.errors import KernelValueError
 
@@ -96,7 +96,7 @@ def _literal(b: Builder, values: numpy.ndarray) -> Value:
 
 def _indices(name: str):
     def function(b, n, k=0, m=None):
-        sizes = [None if size is None else known_ints(b, size, "a size") for size in (n, k, m)]
+        sizes = [None if size is None else known_int(b, size, "a size") for size in (n, k, m)]
         return tuple(_literal(b, array) for array in getattr(numpy, name)(*sizes))
 
     return function
@@ -108,7 +108,7 @@ register("numpy.triu_indices", _indices("triu_indices"), "literal")
 
 @spelling("numpy.diag_indices", ops="literal")
 def _(b, n, ndim=2):
-    return tuple(_literal(b, array) for array in numpy.diag_indices(known_ints(b, n, "n"), known_ints(b, ndim, "ndim")))
+    return tuple(_literal(b, array) for array in numpy.diag_indices(known_int(b, n, "n"), known_int(b, ndim, "ndim")))
 
 
 @spelling("numpy.ix_", ops=f"literal reshape {INDICES}")
@@ -128,12 +128,12 @@ def _(b, *args):
 def _(b, M, beta):
     if not isinstance(beta, (int, float)):
         b.fail("beta of numpy.kaiser is a number known at compile time", help="pass the window as an argument")
-    return _literal(b, numpy.kaiser(known_ints(b, M, "the length of a window"), beta))
+    return _literal(b, numpy.kaiser(known_int(b, M, "the length of a window"), beta))
 
 
 def _window(name: str):
     def function(b, M):
-        return _literal(b, getattr(numpy, name)(known_ints(b, M, "the length of a window")))
+        return _literal(b, getattr(numpy, name)(known_int(b, M, "the length of a window")))
 
     return function
 
@@ -147,9 +147,10 @@ for _name in ("hanning", "hamming", "blackman", "bartlett"):
 
 @spelling("numpy.unravel_index", ops="floor_divide remainder cast literal")
 def _(b, indices, shape, order=unsupported("C")):
-    quotient = b.cast(positions_of(b, indices), INT64)
+    quotient, sizes = b.cast(positions_of(b, indices), INT64), helpers.as_tuple(known_ints(b, shape, "a size"))
+    b.require_inside(quotient, prod(sizes), wraps=False)
     parts = []
-    for size in reversed(helpers.as_tuple(known_ints(b, shape, "a size"))):
+    for size in reversed(sizes):
         parts.append(b.remainder(quotient, size))
         quotient = b.floor_divide(quotient, size)
     return tuple(reversed(parts))
@@ -161,6 +162,8 @@ def _(b, multi_index, dims, mode=unsupported("raise"), order=unsupported("C")):
     if len(multi_index) != len(sizes):
         b.fail(f"{len(multi_index)} positions do not go with {len(sizes)} axes")
     positions = [b.cast(as_array(b, position), INT64) for position in multi_index]
+    for position, size in zip(positions, sizes, strict=True):
+        b.require_inside(position, size, wraps=False)
     flat = positions[0]
     for position, size in zip(positions[1:], sizes[1:], strict=True):
         flat = b.add(b.multiply(flat, size), position)

@@ -19,13 +19,11 @@ def _chosen(b: Builder, a: Value, where: Argument, neutral: Value) -> Value:
     return b.where(as_array(b, where), a, b.cast(neutral, b.type_of(a).dtype))
 
 
-def _accumulation(op: str, neutral: int, combine: Any):
-    def function(
-        b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, initial=None, where=None
-    ):  # fmt: skip
+def _accumulation(op: str, neutral: int, ufunc: str):
+    def function(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, initial=None, where=None):
         a = _chosen(b, as_array(b, a), where, neutral)
         result = getattr(b, op)(a, axis=axis, keepdims=keepdims, dtype=numpy_dtype(b, dtype))
-        return result if initial is None else combine(b, result, b.cast(initial, b.type_of(result).dtype))
+        return result if initial is None else getattr(b, ufunc)(result, b.cast(initial, b.type_of(result).dtype))
 
     return function
 
@@ -92,35 +90,42 @@ def _truth(op: str, neutral: int):
     """Return the method `reduce` of a logical ufunc."""
 
     def reduce(
-        b,
-        array,
-        /,
-        axis=0,
-        dtype=unsupported(),
-        out=unsupported(),
-        *,
-        keepdims=False,
-        initial=unsupported(),
+        b, array, /, axis=0, dtype=unsupported(), out=unsupported(), *, keepdims=False, initial=unsupported(),
         where=None,
-    ):
+    ):  # fmt: skip
         return getattr(b, op)(_chosen(b, as_array(b, array), where, neutral), axis=axis, keepdims=keepdims)
 
     return reduce
 
 
-register("numpy.sum", _accumulation("sum", 0, lambda b, x, y: b.add(x, y)), "sum where cast add")
-register("numpy.prod", _accumulation("prod", 1, lambda b, x, y: b.multiply(x, y)), "prod where cast multiply")
+def _test(op: str, neutral: int):
+    def function(b, a, axis=None, out=unsupported(), keepdims=False, *, where=None):
+        return getattr(b, op)(_chosen(b, as_array(b, a), where, neutral), axis=axis, keepdims=keepdims)
+
+    return function
+
+
+def _position(op: str):
+    def function(b, a, axis=None, out=unsupported(), *, keepdims=False):
+        return getattr(b, op)(as_array(b, a), axis=axis, keepdims=keepdims)
+
+    return function
+
+
+for _ufunc, _op, _neutral in (("add", "sum", 0), ("multiply", "prod", 1)):
+    _function, _ops = _accumulation(_op, _neutral, _ufunc), f"{_op} where cast {_ufunc}"
+    register(f"numpy.{_op}", _function, _ops)
+    register(f"numpy.{_ufunc}.reduce", _reduce(_function, takes_dtype=True), _ops)
 for _op in ("max", "min"):
     register(f"numpy.{_op} numpy.a{_op}", _extremum(_op), f"{_op} where cast {_op}imum broadcast_to sum")
-for _ufunc, _op, _neutral in (("add", "sum", 0), ("multiply", "prod", 1)):
-    _combine = (lambda b, x, y: b.add(x, y)) if _ufunc == "add" else (lambda b, x, y: b.multiply(x, y))
-    _method = _reduce(_accumulation(_op, _neutral, _combine), takes_dtype=True)
-    register(f"numpy.{_ufunc}.reduce", _method, f"{_op} where cast {_ufunc}")
 for _ufunc, _op in (("maximum", "max"), ("minimum", "min")):
     _ops = f"{_op} where cast {_ufunc} broadcast_to sum"
     register(f"numpy.{_ufunc}.reduce", _reduce(_extremum(_op), takes_dtype=False), _ops)
 for _ufunc, _op, _neutral in (("logical_and", "all", 1), ("logical_or", "any", 0)):
+    register(f"numpy.{_op}", _test(_op, _neutral), f"{_op} where cast")
     register(f"numpy.{_ufunc}.reduce", _truth(_op, _neutral), f"{_op} where cast")
+for _op in ("argmax", "argmin"):
+    register(f"numpy.{_op}", _position(_op), _op)
 for _op in ("var", "std"):
     _ops = f"{_op} mean where cast sum divide broadcast_to subtract abs square sqrt maximum"
     register(f"numpy.{_op}", _spread(_op), _ops)
@@ -136,23 +141,3 @@ def _mean(b, a, axis=None, dtype=None, out=unsupported(), keepdims=False, *, whe
     sum_ = b.sum(_chosen(b, b.cast(a, dtype), where, 0), axis=axis, keepdims=keepdims)
     chosen = b.broadcast_to(b.cast(as_array(b, where), INT64), b.type_of(a).shape)
     return b.divide(sum_, b.cast(b.sum(chosen, axis=axis, keepdims=keepdims), dtype))
-
-
-@spelling("numpy.any", ops="any where cast")
-def _any(b, a, axis=None, out=unsupported(), keepdims=False, *, where=None):
-    return b.any(_chosen(b, as_array(b, a), where, 0), axis=axis, keepdims=keepdims)
-
-
-@spelling("numpy.all", ops="all where cast")
-def _all(b, a, axis=None, out=unsupported(), keepdims=False, *, where=None):
-    return b.all(_chosen(b, as_array(b, a), where, 1), axis=axis, keepdims=keepdims)
-
-
-@spelling("numpy.argmax", ops="argmax")
-def _argmax(b, a, axis=None, out=unsupported(), *, keepdims=False):
-    return b.argmax(as_array(b, a), axis=axis, keepdims=keepdims)
-
-
-@spelling("numpy.argmin", ops="argmin")
-def _argmin(b, a, axis=None, out=unsupported(), *, keepdims=False):
-    return b.argmin(as_array(b, a), axis=axis, keepdims=keepdims)

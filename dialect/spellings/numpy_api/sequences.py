@@ -85,8 +85,6 @@ spelling("numpy.nancumprod", ops="scan reshape isnan where cast")(_nan_running("
 @spelling("numpy.diff", ops="cut subtract not_equal concatenate broadcast_to")
 def _(b, a, n=1, axis=-1, prepend=None, append=None):
     x, axis = lined(b, a, axis)
-    if not helpers.is_integer(n) or n < 0:
-        b.fail(f"diff is taken 0 times or more, not {n!r}")
     shape = helpers.shape_of(b, x)
     ends = [end if end is None else _as_end(b, end, shape, axis) for end in (prepend, append)]
     if parts := [part for part in (ends[0], x, ends[1]) if part is not None]:
@@ -94,8 +92,10 @@ def _(b, a, n=1, axis=-1, prepend=None, append=None):
     return differences(b, x, n, axis)
 
 
-def differences(b: Builder, x: Value, n: int, axis: int) -> Value:
+def differences(b: Builder, x: Value, n: Argument, axis: int) -> Value:
     """Return the `n`-th differences of `x` along an axis; bools differ where they are not equal."""
+    if not helpers.is_integer(n) or n < 0:
+        b.fail(f"diff is taken 0 times or more, not {n!r}")
     for _ in range(n):
         later, earlier = b.cut(x, axis, slice(1, None)), b.cut(x, axis, slice(None, -1))
         x = (b.not_equal if b.type_of(x).dtype.is_bool else b.subtract)(later, earlier)
@@ -227,7 +227,7 @@ def _(b, x, /, weights=None, minlength=0):
     return counted(b, x, weights, minlength, INT64 if weights is None else FLOAT64, "numpy.bincount")
 
 
-COUNTING = "literal bins searchsorted add_at full cut cast arange add subtract multiply divide where equal max min"
+COUNTING = "literal bins searchsorted less add_at full cut cast arange add subtract multiply divide where equal max min"
 
 
 def edges_of(b: Builder, a: Value, bins: Argument, range_: Argument) -> tuple[Value, bool]:
@@ -239,8 +239,12 @@ def edges_of(b: Builder, a: Value, bins: Argument, range_: Argument) -> tuple[Va
         return b.literal(tuple(bins), (len(bins),), FLOAT64 if any(type(e) is float for e in bins) else INT64), False
     if not helpers.is_integer(bins) or bins < 1:
         b.fail(f"bins is a positive integer known at compile time, or edges, not {bins!r}")
+    if range_ is not None and len(helpers.as_tuple(range_)) != 2:
+        b.fail(f"the range of a histogram is a pair of numbers, not {range_!r}")
     low, high = range_ if range_ is not None else (b.min(a, axis=None), b.max(a, axis=None))
     low, high = b.cast(low, FLOAT64), b.cast(high, FLOAT64)
+    if range_ is not None:
+        b.check(b.less(high, low), KernelValueError, "the range of a histogram ends before it starts")
     is_point = b.equal(low, high)
     low, high = b.where(is_point, b.subtract(low, 0.5), low), b.where(is_point, b.add(high, 0.5), high)
     index = b.arange(0, bins + 1, 1, FLOAT64)

@@ -7,6 +7,7 @@ table.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy
 
@@ -20,6 +21,11 @@ def known_ints(b: Builder, value: Value, subject: str) -> Value:
     """Return a compile-time int or a tuple of them; fail for anything else."""
     if isinstance(value, (tuple, list)):
         return tuple(known_ints(b, element, subject) for element in value)
+    return known_int(b, value, subject)
+
+
+def known_int(b: Builder, value: Value, subject: str) -> int:
+    """Return a compile-time int; fail for anything else."""
     if not helpers.is_integer(value):
         b.fail(f"{subject} has to be an integer known at compile time, got {b.type_of(value) or repr(value)}")
     return int(value)
@@ -161,11 +167,18 @@ _COPYING = ("edge", "reflect", "symmetric", "wrap")
 def widths_of(b: Builder, pad_width: Argument, rank: int) -> list[tuple[int, int]]:
     """Return (before, after) per axis, from NumPy's int, pair, pairs or dict of axes."""
     if isinstance(pad_width, dict):
-        pairs = {axis % rank: pair for axis, pair in pad_width.items()}
+        pairs = {helpers.one_axis(b, axis, rank): pair for axis, pair in pad_width.items()}
         pad_width = [pairs.get(axis, (0, 0)) for axis in range(rank)]
         pad_width = [pair if isinstance(pair, (tuple, list)) else (pair, pair) for pair in pad_width]
-    pad_width = known_ints(b, pad_width, "a pad width")
-    return [(int(low), int(high)) for low, high in numpy.broadcast_to(numpy.array(pad_width), (rank, 2))]
+    return _pairs(b, known_ints(b, pad_width, "a pad width"), rank)
+
+
+def _pairs(b: Builder, values: Argument, rank: int) -> list[tuple[Any, Any]]:
+    """Return a pair of numbers per axis from a number, a pair, or pairs."""
+    try:
+        return list(map(tuple, numpy.broadcast_to(numpy.array(values), (rank, 2)).tolist()))
+    except ValueError:
+        b.fail(f"the ends of {rank} axes have one number, a pair, or a pair for each axis, not {values}")
 
 
 @spelling(
@@ -256,7 +269,7 @@ def _padded_with(b: Builder, x: Value, widths: list[tuple[int, int]], values: Va
     """Pad with compile-time constants, at once or, where they differ, axis by axis as NumPy does."""
     dtype = b.type_of(x).dtype
     convert = dtype.python
-    pairs = numpy.broadcast_to(numpy.array(values), (len(widths), 2)).tolist()
+    pairs = _pairs(b, values, len(widths))
     if len({value for pair in pairs for value in pair}) <= 1:
         return b.pad(x, tuple(widths), convert(pairs[0][0]) if pairs else 0)
     for axis, pair in enumerate(pairs):
@@ -315,7 +328,8 @@ def _(b, tup):
 def _split_along(axis: int):
     def function(b, ary, indices_or_sections):
         split_axis = 0 if axis == 1 and helpers.rank_of(b, ary) == 1 else axis
-        parts = indices_or_sections if helpers.is_integer(indices_or_sections) else tuple(indices_or_sections)
+        parts = indices_or_sections
+        parts = parts if helpers.is_integer(parts) else helpers.as_tuple(parts)
         return list(b.split(ary, parts, split_axis))
 
     return function
@@ -346,8 +360,10 @@ def _(b, a, axis, start=0):
 
 def rotated(b: Builder, x: Value, k: Argument, axes: Argument) -> Value:
     """Return `numpy.rot90` or `torch.rot90`: `x` rotated `k` times by 90 degrees in the plane of two axes."""
+    if len(helpers.as_tuple(axes)) != 2:
+        b.fail(f"the plane of a rotation has two axes, not {axes!r}")
     first, second = helpers.many_axes(b, axes, helpers.rank_of(b, x))
-    rotations = known_ints(b, k, "the number of rotations") % 4
+    rotations = known_int(b, k, "the number of rotations") % 4
     if rotations == 2:
         return b.flip(b.flip(x, first), second)
     if rotations == 1:
@@ -360,6 +376,7 @@ register("numpy.rot90", lambda b, m, k=1, axes=(0, 1): rotated(b, m, k, axes), "
 
 @spelling("numpy.select", ops="where cast")
 def _(b, condlist, choicelist, default=0):
+    condlist, choicelist = helpers.as_tuple(condlist), helpers.as_tuple(choicelist)
     if len(condlist) != len(choicelist) or not condlist:
         b.fail(f"{len(condlist)} conditions do not go with {len(choicelist)} choices")
     result = default

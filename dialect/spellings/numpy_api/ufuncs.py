@@ -74,6 +74,8 @@ def as_array(b: Builder, x: Value) -> Value:
 
         return array_of(b, x, None)
     kind = b.weak_kind(x)
+    if kind is None and b.type_of(x) is None:
+        b.fail(f"expected an array or a number, got {x!r}")
     return x if kind is None or b.semantics != "numpy" else b.cast(x, default_dtype("numpy", kind))
 
 
@@ -216,6 +218,8 @@ def _round(b, a, decimals=0, out=unsupported()):
     kind = b.type_of(a)
     if b.type_of(decimals) is not None:
         return _round_to(b, a, decimals)
+    if not helpers.is_integer(decimals):
+        b.fail(f"a number of decimals is an integer, not {decimals!r}")
     if decimals == 0 or (kind.dtype.is_integer and decimals > 0):
         return b.round(a)
     # As NumPy: scaled by a power of ten, in float64 for integers, and back.
@@ -265,7 +269,7 @@ def clip(b, a, a_min=None, a_max=None, out=unsupported(), *, min=None, max=None)
 @spelling("numpy.errstate", ops="")
 def _(b, *, all=None, divide=None, over=None, under=None, invalid=None):
     """Set nothing: kernels report no floating-point errors."""
-    if {all, divide, over, under, invalid} & {"raise", "call", "log"}:
+    if any(setting in ("raise", "call", "log") for setting in (all, divide, over, under, invalid)):
         b.fail("kernels do not report floating-point errors", help="test the result with numpy.isfinite")
 
 

@@ -10,6 +10,7 @@ import numpy
 from mlirtri.dialect.base.dtypes import DTYPES, as_dtype
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import register, spelling, unsupported
+from mlirtri.dialect.spellings.numpy_api.shapes import known_ints
 
 FLOAT32, INT64 = DTYPES["float32"], DTYPES["int64"]
 
@@ -39,7 +40,7 @@ def _(b, input, dim0, dim1):
 
 
 register("torch.swapaxes", lambda b, input, axis0, axis1: helpers.swapped(b, input, axis0, axis1), "transpose")
-register("torch.permute", lambda b, input, dims: b.transpose(input, tuple(dims)), "transpose")
+register("torch.permute", lambda b, input, dims: b.transpose(input, helpers.as_tuple(dims)), "transpose")
 
 
 @spelling("torch.movedim torch.moveaxis", ops="transpose")
@@ -78,7 +79,7 @@ def _(b, input, dim):
     return b.unsqueeze(input, helpers.one_axis(b, dim, helpers.rank_of(b, input) + 1))
 
 
-register("torch.flip", lambda b, input, dims: b.flip(input, tuple(dims)) if len(dims) else input, "flip")
+register("torch.flip", lambda b, input, dims: b.flip(input, dims) if dims != () and dims != [] else input, "flip")
 register("torch.flipud", lambda b, input: b.flip(input, 0), "flip")
 register("torch.fliplr", lambda b, input: b.flip(input, 1), "flip")
 
@@ -131,7 +132,7 @@ def _(b, tensor, split_size_or_sections, dim=0):
     axis = helpers.one_axis(b, dim, helpers.rank_of(b, tensor))
     if helpers.is_integer(split_size_or_sections):
         return _split_by_size(b, tensor, split_size_or_sections, axis)
-    parts, size = tuple(split_size_or_sections), helpers.shape_of(b, tensor)[axis]
+    parts, size = known_ints(b, tuple(split_size_or_sections), "the size of a part"), helpers.shape_of(b, tensor)[axis]
     if sum(parts) != size:
         b.fail(f"the sizes {parts} add up to {sum(parts)}, and dimension {dim} has {size}")
     return b.split(tensor, tuple(sum(parts[: count + 1]) for count in range(len(parts) - 1)), axis)
@@ -152,7 +153,7 @@ def _(b, input, indices_or_sections, dim=0):
         b.fail("the positions of tensor_split are known at compile time", help="pass a tuple of integers")
     if helpers.is_integer(indices_or_sections):
         return helpers.split_evenly(b, input, indices_or_sections, axis)
-    return b.split(input, tuple(indices_or_sections), axis)
+    return b.split(input, helpers.as_tuple(indices_or_sections), axis)
 
 
 register("torch.unbind", lambda b, input, dim=0: helpers.unstacked(b, input, dim), "split squeeze")
@@ -237,6 +238,8 @@ def _(
     requires_grad=unsupported(False),
 ):  # fmt: skip
     start, end = (0, start) if end is None else (start, end)
+    if all(isinstance(bound, (int, float)) for bound in (start, end, step)) and (end - start) * step < 0:
+        b.fail(f"torch.arange goes from {start} to {end} by steps of the other sign, {step}")
     integers = helpers.counts_in_integers(b, start, end, step)
     return b.arange(start, end, step, _dtype(dtype, INT64 if integers else FLOAT32))
 

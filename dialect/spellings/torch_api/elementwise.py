@@ -182,6 +182,8 @@ def _(b, input, *, decimals=0, out=unsupported()):
 def rounded(b, input, decimals):
     """Return `torch.round`; the method takes `decimals` by position as well."""
     helpers.require_tensor(b, "torch.round", input)
+    if not helpers.is_integer(decimals):
+        b.fail(f"a number of decimals is an integer known at compile time, not {decimals!r}")
     if decimals == 0:
         return b.round(input)
     if not b.type_of(input).dtype.is_float:
@@ -322,6 +324,8 @@ def _deviation(op: str, with_mean: bool):
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         if unbiased is not None:
+            if not isinstance(unbiased, bool):
+                b.fail(f"unbiased= is a bool known at compile time, not {unbiased!r}")
             correction = int(unbiased)
         correction = 1 if correction is None else correction
         result = getattr(b, op)(input, axis=_dims(dim), keepdims=keepdim, correction=correction)

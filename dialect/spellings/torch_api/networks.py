@@ -126,7 +126,7 @@ register("torch.nn.functional.relu6", lambda b, input, inplace=unsupported(False
 
 @spelling("torch.nn.functional.elu", ops="where greater multiply expm1 minimum cast")
 def _(b, input, alpha=1.0, inplace=unsupported(False)):
-    dtype = b.type_of(input).dtype
+    dtype = helpers.dtype_of(b, "elu", input)
     wide = b.cast(input, "float32") if dtype.is_half else input
     return b.cast(b.where(b.greater(wide, 0), wide, b.multiply(b.expm1(wide), alpha)), dtype)
 
@@ -224,6 +224,7 @@ def attention(
 ):  # fmt: skip
     if attn_mask is not None and is_causal:
         b.fail("attn_mask and is_causal exclude each other", help="put the causal part into the mask")
+    helpers.require_rank(b, "the query of scaled_dot_product_attention", query, range(2, 9))
     width = helpers.shape_of(b, query)[-1]
     scale = 1.0 / max(width, 1) ** 0.5 if scale is None else scale
     keys = helpers.matrix_transposed(b, "the key of scaled_dot_product_attention", key)

@@ -59,7 +59,7 @@ NORM = "abs square sum sqrt max min not_equal power cast"
 
 def _norm(b: Builder, x: Value, order: Argument, dim: Argument, keepdim: Argument, dtype: Argument) -> Value:
     x = x if dtype is None else b.cast(x, as_dtype(dtype))
-    if not (kind := b.type_of(x).dtype).is_float and kind.kind != "c":
+    if not (kind := helpers.dtype_of(b, "a norm", x)).is_float and kind.kind != "c":
         b.fail(f"a norm is of floats, not {kind}", help="cast with .to(dtype)")
     rank = helpers.rank_of(b, x)
     axes = None if dim is None else helpers.many_axes(b, dim, max(rank, 1))
@@ -95,7 +95,7 @@ def _(b, A, ord=None, dim=None, keepdim=False, *, out=unsupported(), dtype=None)
 
 def _scaled(factor: float):
     def function(b, input, *, out=unsupported()):
-        kind = b.type_of(input).dtype
+        kind = helpers.dtype_of(b, "an angle", input)
         kind = kind if kind.is_float else as_dtype("float32")
         # The factor is no half: torch multiplies in fp32 and rounds once.
         wide = as_dtype("float32") if kind.is_half else kind
@@ -117,7 +117,7 @@ CLOSE = "subtract abs multiply add less_equal isfinite logical_and logical_or eq
 
 
 def _close(b: Builder, x: Value, y: Value, rtol: Value, atol: Value, equal_nan: Argument) -> Value:
-    if b.type_of(x).dtype != b.type_of(y).dtype:
+    if helpers.dtype_of(b, "torch.isclose", x) != helpers.dtype_of(b, "torch.isclose", y):
         b.fail(f"torch.isclose takes tensors of one dtype, not {b.type_of(x)} and {b.type_of(y)}")
     return within(b, x, y, b.add(b.abs(b.multiply(y, rtol)), atol), equal_nan)
 
@@ -138,7 +138,7 @@ def _(b, input, dim=None, keepdim=False, *, dtype=None):
 
 
 def _without_nan(b: Builder, x: Value) -> Value:
-    kind = b.type_of(x).dtype
+    kind = helpers.dtype_of(b, "a sum without NaN", x)
     return b.where(b.isnan(x), b.cast(0, kind), x) if kind.is_float else x
 
 

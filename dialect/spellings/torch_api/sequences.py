@@ -179,5 +179,5 @@ def _(b, input, weights=None, minlength=0):
 
 @spelling("torch.count_nonzero", ops="not_equal sum cast")
 def _(b, input, dim=None):
-    is_nonzero = input if b.type_of(input).dtype.is_bool else b.not_equal(input, 0)
+    is_nonzero = input if helpers.dtype_of(b, "torch.count_nonzero", input).is_bool else b.not_equal(input, 0)
     return b.sum(b.cast(is_nonzero, INT64), axis=dim)

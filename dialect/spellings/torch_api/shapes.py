@@ -12,7 +12,11 @@ FLOAT32, FLOAT64, INT64 = DTYPES["float32"], DTYPES["float64"], DTYPES["int64"]
 HALVES = (DTYPES["float16"], DTYPES["bfloat16"])
 
 
-register("torch.roll Tensor.roll", lambda b, input, shifts, dims=None: rolled(b, input, shifts, dims), "roll reshape")
+@spelling("torch.roll Tensor.roll", ops="roll reshape")
+def _(b, input, shifts, dims=None):
+    if len(helpers.as_tuple(shifts)) != (1 if dims is None else len(helpers.as_tuple(dims))):
+        b.fail("torch.roll takes a shift for each of the dimensions")
+    return rolled(b, input, shifts, dims)
 
 
 @spelling("torch.tile", ops="reshape broadcast_to")
@@ -20,9 +24,16 @@ def _(b, input, dims):
     return tiled(b, input, helpers.as_tuple(known_ints(b, dims, "the number of repetitions")))
 
 
-@spelling("Tensor.repeat Tensor.tile", ops="reshape broadcast_to")
-def _(b, input, *repeats):
+@spelling("Tensor.tile", ops="reshape broadcast_to")
+def _tiled(b, input, *repeats):
     return tiled(b, input, helpers.as_tuple(known_ints(b, helpers.sizes(repeats), "the number of repetitions")))
+
+
+@spelling("Tensor.repeat", ops="reshape broadcast_to")
+def _(b, input, *repeats):
+    if len(helpers.sizes(repeats)) < helpers.rank_of(b, input):
+        b.fail(f"repeat takes a number for each dimension of {b.type_of(input)}, or more", help="tile takes fewer")
+    return _tiled(b, input, *repeats)
 
 
 @spelling("torch.repeat_interleave Tensor.repeat_interleave", ops=f"reshape unsqueeze {TAKEN}")
@@ -32,7 +43,7 @@ def _(b, input, repeats, dim=None, *, output_size=unsupported()):
 
 @spelling("torch.rot90 Tensor.rot90", ops="flip transpose")
 def _(b, input, k=1, dims=(0, 1)):
-    return rotated(b, input, k, tuple(dims))
+    return rotated(b, input, k, dims)
 
 
 # --- diagonals -----------------------------------------------------------------------------------------------------
@@ -128,7 +139,10 @@ def _(
 
 @spelling("torch.meshgrid", ops="reshape broadcast_to")
 def _(b, *tensors, indexing=None):
-    lines = [b.reshape(x, (-1,)) for x in helpers.sizes(tensors)]
+    tensors = helpers.sizes(tensors)
+    for x in tensors:
+        helpers.require_rank(b, "a tensor of torch.meshgrid", x, (0, 1))
+    lines = [b.reshape(x, (-1,)) for x in tensors]
     order = list(range(len(lines)))
     if indexing == "xy" and len(lines) > 1:
         order[:2] = [1, 0]

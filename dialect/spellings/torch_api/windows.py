@@ -15,7 +15,7 @@ from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.ops.windows import windows
 from mlirtri.dialect.spellings.base import helpers
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
-from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known_ints, padded_indices, taken
+from mlirtri.dialect.spellings.numpy_api.shapes import TAKEN, known_int, padded_indices, taken
 
 FLOAT32 = DTYPES["float32"]
 
@@ -24,7 +24,7 @@ FLOAT32 = DTYPES["float32"]
 
 def _per_axis(b: Builder, value: Value, axes: int, subject: str, least: int = 1) -> tuple[int, ...]:
     """Return one int per axis, from one for all or one for each."""
-    numbers = helpers.as_tuple(known_ints(b, value, subject))
+    numbers = tuple(known_int(b, number, subject) for number in helpers.as_tuple(value))
     numbers = numbers * axes if len(numbers) == 1 else numbers
     if len(numbers) != axes or any(number < least for number in numbers):
         b.fail(f"{subject} is a number of {least} or more, or {axes} of them, not {value!r}")
@@ -105,7 +105,7 @@ def _convolution(axes: int):
 
 
 def _groups(b: Builder, groups: Argument, *channels: int) -> int:
-    number = known_ints(b, groups, "groups")
+    number = known_int(b, groups, "groups")
     if number < 1 or any(count % number for count in channels):
         b.fail(f"channels are in groups of one size: {' and '.join(map(str, channels))} are not, in {number} groups")
     return number
@@ -233,7 +233,7 @@ def _average_pool(axes: int, has_divisor: bool):
         wide = b.cast(input, FLOAT32) if dtype.is_half else input
         sums = b.pool(b.pad(wide, ends, 0), "sum", window, stride, dilation)
         if divisor_override is not None:
-            divisor = known_ints(b, divisor_override, "divisor_override")
+            divisor = known_int(b, divisor_override, "divisor_override")
             if not divisor:
                 b.fail("divisor_override must not be zero")
             return unbatched(b.cast(b.divide(sums, divisor), dtype))
@@ -285,7 +285,7 @@ def _adaptive(axes: int, kind: str, has_indices: bool):
         if len(output_sizes) != axes:
             b.fail(f"output_size is a number, or {axes} of them, not {output_size!r}")
         sizes = [
-            size if output is None else known_ints(b, output, "output_size")
+            size if output is None else known_int(b, output, "output_size")
             for size, output in zip(shape, output_sizes, strict=True)
         ]
         if 0 in shape or any(size < 1 for size in sizes):
@@ -334,11 +334,14 @@ _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 @spelling("torch.nn.functional.pad", ops=f"pad {TAKEN}")
 def _(b, input, pad, mode="constant", value=None):
     helpers.require_tensor(b, "the input of pad", input)
-    shape, pad = helpers.shape_of(b, input), helpers.as_tuple(known_ints(b, pad, "a width of pad"))
+    shape, pad = (
+        helpers.shape_of(b, input),
+        tuple(known_int(b, width, "a width of pad") for width in helpers.as_tuple(pad)),
+    )
     if len(pad) % 2 or len(pad) > 2 * len(shape):
         b.fail(f"pad has two widths for each of the last axes of {b.type_of(input)}, not {pad}")
     widths = [(0, 0)] * (len(shape) - len(pad) // 2) + [*zip(pad[::2], pad[1::2], strict=True)][::-1]
-    if any(low + size + high < 0 for (low, high), size in zip(widths, shape, strict=True)):
+    if any(min(low, 0) + size + min(high, 0) < 0 for (low, high), size in zip(widths, shape, strict=True)):
         b.fail(f"padding {b.type_of(input)} by {pad} leaves less than nothing of an axis")
     if mode == "constant":
         return _constant_pad(b, input, widths, 0 if value is None else value)

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 
 from mlirtri.dialect.bindings.mlir import (
     arith,
-    convolution_dimensions,
-    gather_dimensions,
+    dimension_numbers,
     ir,
     linalg,
     linalg_fill,
@@ -236,7 +235,7 @@ def _dynamic_gather(operation: ir.Operation) -> ir.Value:
 
 def _gathered(operation: ir.Operation, slice_sizes: list[Size]) -> ir.Value:
     operand, indices = list(operation.operands)[:2]
-    dimensions = gather_dimensions(operation.attributes["dimension_numbers"])
+    dimensions = dimension_numbers("Gather", operation.attributes["dimension_numbers"])
     indices = _signed(indices)
     skipped = (*dimensions.collapsed_slice_dims, *dimensions.operand_batching_dims)
     window_axes = [axis for axis in range(operand.type.rank) if axis not in skipped]
@@ -300,7 +299,7 @@ def _widen_indices(operation: ir.Operation) -> None:
 def _convolution(operation: ir.Operation) -> ir.Value:
     """Pad the image itself: the widths may be known at run time only."""
     image, kernel, widths = operation.operands
-    dimensions = convolution_dimensions(operation.attributes["dimension_numbers"])
+    dimensions = dimension_numbers("Conv", operation.attributes["dimension_numbers"])
     axes, elements = list(dimensions.input_spatial_dimensions), shape_elements(widths)
     dilation = list(operation.attributes["lhs_dilation"]) if "lhs_dilation" in operation.attributes else [1] * len(axes)
     low, high, interior = ([0] * image.type.rank for _ in range(3))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.dialect.bindings.locations import span_of
-from mlirtri.dialect.bindings.mlir import arith, ir, linalg_fill, operations_named, scatter_dimensions, scf, tensor
+from mlirtri.dialect.bindings.mlir import arith, dimension_numbers, ir, linalg_fill, operations_named, scf, tensor
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.mlir_common.cloning import replace
 from mlirtri.lowering.mlir_common.index_values import index_constant, index_value, loop_nest, sizes_of
@@ -55,7 +55,7 @@ def _scattered(operation: ir.Operation) -> Sequence[ir.Value]:
     count = (len(operation.operands) - 1) // 2
     operands, indices = list(operation.operands[:count]), operation.operands[count]
     updates = list(operation.operands[count + 1 :])
-    dimensions = scatter_dimensions(operation.attributes["scatter_dimension_numbers"])
+    dimensions = dimension_numbers("Scatter", operation.attributes["scatter_dimension_numbers"])
 
     def element(loop_indices: Values, carried: Values) -> Values:
         target = _target_index(loop_indices, indices, dimensions, operands[0].type.rank)

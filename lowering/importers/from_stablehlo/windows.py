@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlirtri.dialect.bindings.mlir import arith, convolution_dimensions, ir, linalg_fill, operations_named, tensor
+from mlirtri.dialect.bindings.mlir import arith, dimension_numbers, ir, linalg_fill, operations_named, tensor
 from mlirtri.lowering.importers.from_stablehlo.dynamic_operations import padded
 from mlirtri.lowering.importers.from_stablehlo.sort_and_scatter import inline_scalars, numbers_of
 from mlirtri.lowering.mlir_common.cloning import replace
@@ -115,7 +115,7 @@ def _out_map(axes: Sequence[int], rank: int) -> ir.AffineMap:
 def _convolved(operation: ir.Operation) -> list[ir.Value]:
     """Return the convolution, or nothing for one of batch groups or of a reversed kernel."""
     image, kernel = operation.operands
-    of = convolution_dimensions(operation.attributes["dimension_numbers"])
+    of = dimension_numbers("Conv", operation.attributes["dimension_numbers"])
     axes, ones = list(of.input_spatial_dimensions), [1] * len(of.input_spatial_dimensions)
     groups = ir.IntegerAttr(operation.attributes["feature_group_count"]).value
     batch_groups = ir.IntegerAttr(operation.attributes["batch_group_count"]).value
