@@ -16,7 +16,7 @@ import numpy as np
 from mlirtri.dialect.base.dtypes import DTYPES
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
-from mlirtri.errors import KernelTypeError
+from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.frontend.containers import dict_of
 from mlirtri.lowering.frontend.indexing.reads import rows
@@ -122,6 +122,8 @@ def _extremum(name: str, comparison: str) -> Callable[..., Any]:
         values = rows(b, arguments[0]) if is_array else list(arguments)
         if len(values) == 1 and isinstance(values[0], (tuple, list)):
             values = list(values[0])
+        if not values:
+            raise KernelValueError(f"{name}() of {describe(arguments[0])}, which has no elements")
         if any(isinstance(value, TriValue) and value.type.rank for value in values):
             raise KernelTypeError(f"{name}() of arrays", help=f"use {name}imum(x, y) or x.{name}()")
         if all(map(is_integer, values)):
@@ -199,7 +201,7 @@ def _truth(name: str) -> Callable[..., Any]:
             return replace(getattr(b, name)(values), weak=True)
         predicates = [predicate_of(b, value) for value in values]
         combine = b.logical_or if name == "any" else b.logical_and
-        return replace(reduce(combine, predicates), weak=True)
+        return replace(b.tensor(reduce(combine, predicates)), weak=True)
 
     return truth
 

@@ -7,7 +7,7 @@ in a called function, to the names of the caller when it ends.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,10 @@ from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelIndexError, KernelKeyError, KernelTypeError, KernelValueError, UnsupportedSyntaxError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
 from mlirtri.lowering.frontend.operators import fold
+from mlirtri.lowering.frontend.raising import error_of
 from mlirtri.lowering.frontend.scope import FAILED, FailedAssignment, Scope, Unavailable, latest
 from mlirtri.lowering.frontend.semantics.builder import describe
-from mlirtri.lowering.frontend.semantics.container_values import Dict, List, View, containers, replaced
+from mlirtri.lowering.frontend.semantics.container_values import Dict, List, View, containers, is_container, replaced
 from mlirtri.lowering.frontend.semantics.merging import flat, same
 from mlirtri.lowering.frontend.semantics.storage import current, with_memory
 
@@ -81,7 +82,7 @@ def item(owner: KernelValue, index: KernelValue) -> KernelValue:
     except KeyError:
         raise _missing_key(owner, index) from None
     except TypeError as error:
-        raise KernelValueError(f"{error}") from None
+        raise error_of(error) from None
 
 
 def known_key(key: KernelValue) -> KernelValue:
@@ -113,7 +114,7 @@ def _missing_key(owner: Iterable[Any], key: Any) -> KernelKeyError:
 
 def assign_item(context: FunctionContext, owner: KernelValue, index: KernelValue, value: KernelValue) -> None:
     """Set ``owner[index]`` of a list or dict; raises `KernelError` for what Python refuses, and for a fixed one."""
-    changed = dict(owner) if isinstance(owner, dict) else list(owner)
+    changed = _kind(owner)(owner)
     key = known_key(index) if isinstance(owner, dict) else _position(index)
     value = with_memory(value)
     if isinstance(key, slice) and isinstance(value, TriValue):
@@ -123,7 +124,7 @@ def assign_item(context: FunctionContext, owner: KernelValue, index: KernelValue
     except IndexError:
         raise KernelIndexError(f"index {index} is out of range for {len(owner)} elements") from None
     except (TypeError, ValueError) as error:
-        raise KernelValueError(f"{error}") from None
+        raise error_of(error) from None
     change(context, owner, changed)
 
 
@@ -137,7 +138,7 @@ def extended(context: FunctionContext, owner: KernelValue, values: KernelValue, 
 def delete_item(context: FunctionContext, owner: KernelValue, index: KernelValue) -> None:
     """Delete ``owner[index]`` of a list or dict."""
     item(owner, index)
-    changed = dict(owner) if isinstance(owner, dict) else list(owner)
+    changed = _kind(owner)(owner)
     del changed[index]
     change(context, owner, changed)
 
@@ -151,7 +152,7 @@ def change(context: FunctionContext, owner: KernelValue, elements: KernelValue) 
         # No name holds it.
         return
     if owner.identity.fixed is not None:
-        kind = "list" if isinstance(owner, list) else "dict"
+        kind = _kind(owner).__name__
         raise UnsupportedSyntaxError(
             f"{describe(owner)} is a {kind} that a kernel cannot change: {owner.identity.fixed}",
             help=f"copy it first: y = x.copy(), or {kind}(x)",
@@ -185,9 +186,9 @@ def take_back(context: FunctionContext, given: list[KernelValue], after: list[Ke
         if not same(was, now):
             if now.identity is not was.identity:
                 raise UnsupportedSyntaxError(
-                    f"the called function makes another {'list' if isinstance(now, list) else 'dict'} of an argument "
-                    "on some path", help="return it",
-                )  # fmt: skip
+                    f"the called function makes another {_kind(now).__name__} of an argument on some path",
+                    help="return it",
+                )
             _replace(context.scope, now)
 
 
@@ -217,9 +218,13 @@ _COMPARING = ("index", "count", "remove", "sort")
 
 def container_method(owner: KernelValue, name: str) -> ContainerMethod | None:
     """Return the method of a tuple, list or dict; None for a name that is none."""
-    kind = next((kind for kind in (list, dict, tuple) if isinstance(owner, kind)), None)
-    is_known = kind is not None and (name in _READING[kind] or name in _CHANGING.get(kind, ()))
+    is_known = is_container(owner) and name in (*_READING[_kind(owner)], *_CHANGING.get(_kind(owner), ()))
     return ContainerMethod(owner, name) if is_known else None
+
+
+def _kind(container: Any) -> Any:
+    """Return the class of Python's that a tuple, list or dict has, or that its class derives from."""
+    return next(kind for kind in (list, dict, tuple) if isinstance(container, kind))
 
 
 def call_container_method(
@@ -233,19 +238,14 @@ def call_container_method(
             help="make an array of it: numpy.array([…]), and use numpy.sort, argsort or ==",
         )
     arguments = [_argument(method, argument) for argument in arguments]
-    elements: Any = owner if isinstance(owner, tuple) else dict(owner) if isinstance(owner, dict) else list(owner)
-    call: Callable[..., Any] = getattr(elements, name)
+    elements = _kind(owner)(owner)
     try:
-        result = call(*arguments, **with_memory(keywords))
+        result = getattr(elements, name)(*arguments, **with_memory(keywords))
     except KeyError:
         raise _missing_key(owner, arguments[0] if arguments else None) from None
-    except IndexError as error:
-        raise KernelIndexError(f"{error}") from None
-    except TypeError as error:
-        raise KernelTypeError(f"{error}") from None
-    except ValueError as error:
-        raise KernelValueError(f"{error}") from None
-    if name in _CHANGING[list] or (isinstance(owner, dict) and name in _CHANGING[dict]):
+    except (IndexError, TypeError, ValueError) as error:
+        raise error_of(error) from None
+    if name in _CHANGING.get(_kind(owner), ()):
         change(context, owner, elements)
     is_view = isinstance(owner, dict) and name in ("keys", "values", "items")
     return View.of(owner, name) if is_view else result

@@ -20,6 +20,8 @@ from mlirtri.lowering.external.objects import KINDS, Device
 
 
 class Placement:
+    """The devices of a kernel's values: where each is, and its copies on others."""
+
     def __init__(self, target: Target):
         self.home = self.current = Device.of(target)
         self.architecture = target.architecture if target.is_cuda else DEFAULT_CUDA_ARCHITECTURE

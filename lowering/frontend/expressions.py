@@ -113,9 +113,12 @@ def visit_formatted_value(context: FunctionContext, node: ast.FormattedValue) ->
                 help="mlirtri.device_print(…) prints it after the call",
             )
         value = str(value.type)
-    if node.conversion == ord("r"):
-        value = repr(value)
-    return fold(format, value, spec)
+    convert = _CONVERSIONS.get(chr(node.conversion)) if node.conversion > 0 else None
+    return fold(format, convert(value) if convert else value, spec)
+
+
+_CONVERSIONS = {"r": repr, "s": str, "a": ascii}
+"""By the letter after the exclamation mark in an f-string."""
 
 
 @handles(ast.Attribute)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -101,20 +101,24 @@ def _run(
     body: list[ast.stmt],
     name: str,
     call: Span,
-    read_after: tuple[str, ...] = (),
+    variables: Mapping[str, Variable] | None = None,
 ) -> Any:
+    """Return what a body gives in this scope, and let the caller's `variables` have the values of their names in it."""
+    variables = variables or {}
     inner = FunctionContext(context.b, scope, file, context.depth + 1, context.location_of(call))
     given = give(scope)
     before = [scope.locals[hidden] for hidden in given]
     try:
         with more_frames(FRAMES_OF_CALL):
-            result = visit_body(inner, body, read_after)
+            result = visit_body(inner, body, variables)
         take_back(context, before, [scope.locals[hidden] for hidden in given])
-        return result
     except KernelError as error:
         for mistake in getattr(error, "errors", (error,)):
             mistake.notes = (*mistake.notes, Note(f"in {name}, called from here", call))
         raise
+    for parameter, variable in variables.items():
+        variable.assign(scope.read(parameter, context.b))
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +174,7 @@ def _local_function(context: FunctionContext, node: ast.FunctionDef | ast.Lambda
     if isinstance(node, ast.FunctionDef) and node.decorator_list:
         raise UnsupportedSyntaxError("functions in a kernel have no decorators", help="define it outside of the kernel")
     names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
-    values = [visit(context, default) for default in parameters.defaults]
-    values = [_default(value) for value in values]
+    values = [_default(visit(context, default)) for default in parameters.defaults]
     defaults = dict(zip(names[len(names) - len(values) :], values, strict=True))
     for parameter, default in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True):
         if default is not None:
@@ -199,15 +202,11 @@ def inline_local(
     outer = function.context.scope
     scope = Scope(outer.function, outer.captures, enclosing=outer)
     scope.locals.update(_seen_outside(context, function))
-    variables = _variables_of(context, function, scope, context.span(call))
-    scope.locals.update({variable.name: variable.value for variable in variables})
+    span = context.span(call)
+    variables = {variable.name: variable for variable in _variables_of(context, function, scope, span)}
+    scope.locals.update({name: variable.value for name, variable in variables.items()})
     scope.locals.update(_owned(function.bind(arguments, keywords)))
-    names = tuple(variable.name for variable in variables)
-    file, span = function.context.file, context.span(call)
-    result = _run(context, scope, file, function.body, function.__name__, span, names)
-    for variable in variables:
-        variable.assign(scope.read(variable.name, context.b))
-    return result
+    return _run(context, scope, function.context.file, function.body, function.__name__, span, variables)
 
 
 def _variables_of(context: FunctionContext, function: LocalFunction, scope: Scope, span: Span) -> list[Variable]:
@@ -305,10 +304,7 @@ def inline_macro(context: FunctionContext, macro: Any, call: ast.Call) -> Kernel
     variables = {name: value for name, value in arguments.items() if isinstance(value, Variable)}
     _check_distinct(list(variables.values()))
     scope.locals.update(_owned(arguments | {name: variable.value for name, variable in variables.items()}))
-    result = _run(context, scope, file, definition.body, function.__name__, span, tuple(variables))
-    for name, variable in variables.items():
-        variable.assign(scope.read(name, context.b))
-    return result
+    return _run(context, scope, file, definition.body, function.__name__, span, variables)
 
 
 def _check_distinct(variables: list[Variable]) -> None:

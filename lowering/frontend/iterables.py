@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -13,11 +14,12 @@ import numpy as np
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError, UnsupportedSyntaxError
+from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.frontend.context import FunctionContext, function_named, visit
 from mlirtri.lowering.frontend.expressions import elements
 from mlirtri.lowering.frontend.indexing.reads import element
 from mlirtri.lowering.frontend.operators import binary
-from mlirtri.lowering.frontend.semantics.axes import is_run_time_integer
+from mlirtri.lowering.frontend.semantics.axes import is_index, is_run_time_integer
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.container_values import Dict, List, View
 from mlirtri.lowering.frontend.semantics.storage import current
@@ -86,8 +88,7 @@ def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
     if isinstance(value, range):
         return _range(context.b, value.start, value.stop, value.step)
     if isinstance(value, TriValue) and value.type.rank:
-        # Every iteration reads the array's current content, which has this name until the loop ends.
-        context.scope.locals[f"{ITERATED}{len(context.scope.locals)}"] = value
+        _hold(context, value)
         return Iterable(
             Size.of(value.type.shape[0]),
             lambda iteration: element(context.b, current(context.b.tri, value), (iteration,)),
@@ -102,10 +103,16 @@ def _of_value(context: FunctionContext, value: Any, node: ast.expr) -> Iterable:
     raise KernelTypeError(f"cannot loop over {describe(value)}", context.span(node), help=help)
 
 
+def _hold(context: FunctionContext, value: Any) -> str:
+    """Give what a loop runs over a hidden name until the loop ends, so that every iteration reads its content then."""
+    name = f"{ITERATED}{len(context.scope.locals)}"
+    context.scope.locals[name] = value
+    return name
+
+
 def _of_container(context: FunctionContext, value: Any) -> Iterable:
     """Return the iterable of a list or dict, whose items are those that it has when an iteration begins."""
-    name, names = f"{ITERATED}{len(context.scope.locals)}", context.scope.locals
-    names[name] = value
+    name = _hold(context, value)
 
     def item(iteration: Any) -> Any:
         # A loop or branch around replaces the dictionary of names.
@@ -146,8 +153,7 @@ def _range(b: Language, start: Any, stop: Any, step: Any) -> Iterable:
     count = indices.floor_divide(extent + (abs(step) - 1), abs(step))
 
     def item(iteration: Any) -> Any:
-        position = first + indices.size_of(iteration) * step
-        return position.constant if position.is_constant else indices.tensor_of(position)
+        return b.number_of((first + indices.size_of(iteration) * step).simplified())
 
     return Iterable(count, item, start=first if step > 0 else None, step=step)
 
@@ -175,19 +181,24 @@ def _range_of_run_time_step(b: Language, start: Size, stop: Size, step: Size) ->
 
 
 def _static_range(context: FunctionContext, node: ast.Call) -> Iterable:
-    iterable = _range_call(context, node)
-    if iterable.static_count is None:
-        raise KernelTypeError("static_range takes integers known at compile time", context.span(node))
-    return Iterable(iterable.count, iterable.item, unroll=True)
+    return _unrolled(context, "static_range", _range_call(context, node), node)
 
 
 def _static(context: FunctionContext, node: ast.Call) -> Iterable:
-    if len(node.args) != 1:
-        raise KernelTypeError("static takes one value", context.span(node))
-    iterable = iterable_of(context, node.args[0])
+    return _unrolled(context, "static", iterable_of(context, _only_argument(node)), node)
+
+
+def _unrolled(context: FunctionContext, name: str, iterable: Iterable, node: ast.Call) -> Iterable:
     if iterable.static_count is None:
-        raise KernelTypeError("static needs a number of iterations that is known at compile time", context.span(node))
+        message = f"{name} needs a number of iterations that is known at compile time"
+        raise KernelTypeError(message, context.span(node))
     return Iterable(iterable.count, iterable.item, unroll=True)
+
+
+def _only_argument(node: ast.Call) -> ast.expr:
+    if len(node.args) != 1:
+        raise KernelTypeError(f"{ast.unparse(node.func)} takes one argument, got {len(node.args)}")
+    return node.args[0]
 
 
 def _serial(context: FunctionContext, node: ast.Call) -> Iterable:
@@ -245,28 +256,25 @@ def _zip(context: FunctionContext, node: ast.Call) -> Iterable:
 
 
 def _enumerate(context: FunctionContext, node: ast.Call) -> Iterable:
-    if not 1 <= len(node.args) + len(node.keywords) <= 2:
-        raise KernelTypeError("enumerate takes something to loop over, and a start")
-    nodes = [*node.args[1:], *(keyword.value for keyword in node.keywords)]
-    starts = [visit(context, argument) for argument in nodes]
-    iterable, first = iterable_of(context, node.args[0]), starts[0] if starts else 0
+    keywords = {str(keyword.arg): keyword.value for keyword in node.keywords}
+    bound = bound_arguments("enumerate", _SIGNATURE_OF_ENUMERATE, node.args, keywords).arguments
+    b, first = context.b, visit(context, bound["start"]) if "start" in bound else 0
+    iterable = iterable_of(context, bound["iterable"])
 
     def number(iteration: Any) -> Any:
-        position = context.b.indices.size_of(iteration) + context.b.indices.size_of(first)
-        return position.constant if position.is_constant else context.b.indices.tensor_of(position)
+        return b.number_of((b.indices.size_of(iteration) + b.indices.size_of(first)).simplified())
 
     return Iterable(iterable.count, lambda iteration: (number(iteration), iterable.item(iteration)), iterable.unroll)
 
 
+_SIGNATURE_OF_ENUMERATE = inspect.signature(lambda iterable, start=0: None)
+
+
 def _reversed(context: FunctionContext, node: ast.Call) -> Iterable:
-    if len(node.args) != 1:
-        raise KernelTypeError("reversed takes one argument")
-    iterable = iterable_of(context, node.args[0])
-    indices = context.b.indices
+    b, iterable = context.b, iterable_of(context, _only_argument(node))
 
     def item(iteration: Any) -> Any:
-        position = iterable.count - 1 - indices.size_of(iteration)
-        return iterable.item(position.constant if position.is_constant else indices.tensor_of(position))
+        return iterable.item(b.number_of((iterable.count - 1 - b.indices.size_of(iteration)).simplified()))
 
     return Iterable(iterable.count, item, iterable.unroll)
 
@@ -279,6 +287,11 @@ def _ndindex(context: FunctionContext, node: ast.Call) -> Iterable:
 def _positions(context: FunctionContext, sizes: Sequence[Any]) -> Iterable:
     """Return the iterable of the tuples of positions in an array of these sizes, the last axis fastest."""
     b = context.b
+    for size in sizes:
+        if not is_index(size):
+            raise KernelTypeError(f"numpy.ndindex takes integers, got {describe(size)}")
+        if isinstance(size, int) and size < 0:
+            raise KernelValueError(f"numpy.ndindex of the negative size {size}")
     count = reduce(b.indices.product, map(b.indices.size_of, sizes), Size.of(1))
 
     def item(iteration: Any) -> tuple[Any, ...]:
@@ -292,10 +305,10 @@ def _positions(context: FunctionContext, sizes: Sequence[Any]) -> Iterable:
 
 
 def _ndenumerate(context: FunctionContext, node: ast.Call) -> Iterable:
-    [value] = elements(context, node.args)
+    value = visit(context, _only_argument(node))
     if not isinstance(value, TriValue):
         raise KernelTypeError(f"numpy.ndenumerate takes an array, got {describe(value)}", context.span(node))
-    context.scope.locals[f"{ITERATED}{len(context.scope.locals)}"] = value
+    _hold(context, value)
     positions = _positions(context, [context.b.number_of(Size.of(size)) for size in value.type.shape])
 
     def item(iteration: Any) -> tuple[Any, Any]:

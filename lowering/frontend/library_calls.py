@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
@@ -27,6 +27,7 @@ from mlirtri.lowering.frontend.library_functions import inlined
 from mlirtri.lowering.frontend.operators import array_of_list, binary
 from mlirtri.lowering.frontend.semantics import storage
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
+from mlirtri.lowering.frontend.semantics.merging import flat
 from mlirtri.lowering.frontend.semantics.pointers import match_buffer
 
 
@@ -53,7 +54,7 @@ def spelled(
     if spelling.writes:
         return _in_place(b, spelling, arguments, keywords)
     result = spelling.call(b, *arguments, **keywords)
-    tensors = [value for value in _flat([*arguments, *keywords.values()]) if isinstance(value, TriValue)]
+    tensors = [value for value in flat([*arguments, *keywords.values()]) if isinstance(value, TriValue)]
     source = tensors[0] if tensors else None
     if (
         isinstance(result, TriValue)
@@ -104,17 +105,9 @@ def _arrays_of_lists(
     return positional, {name: converted(name, value) for name, value in keywords.items()}
 
 
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, (tuple, list)):
-            yield from _flat(value)
-        else:
-            yield value
-
-
 def _in_place(b: Language, spelling: Spelling, arguments: list[Any], keywords: dict[str, Any]) -> Any:
     """Write the result into the first argument: ``x.sort()``, ``numpy.fill_diagonal(x, 1)``."""
-    target = arguments[0] if arguments else next(iter(spelling.arguments(arguments, keywords).values()), None)
+    target = next(iter([*arguments, *spelling.arguments(arguments, keywords).values()]), None)
     if not storage.has_memory(target):
         raise KernelTypeError(f"{spelling.name} writes into an array, got {describe(target)}")
     write_result(b, spelling.name, target, spelling.call(b, *arguments, **keywords))
@@ -257,9 +250,11 @@ KERNEL_FUNCTIONS: dict[str | None, Callable[[Language, list[Any], dict[str, Any]
 
 def has_attribute(b: Language, value: KernelValue, name: KernelValue) -> bool:
     """Return what ``hasattr(value, name)`` says of a tensor or a number; raises `KernelTypeError` for other values."""
+    if not isinstance(name, str):
+        raise KernelTypeError(f"the name of an attribute is a text, got {describe(name)}")
     if isinstance(value, TriValue):
         is_torch = b.semantics == "torch" and "torch" in sys.modules
-        return hasattr(sys.modules["torch"].Tensor if is_torch else np.ndarray, str(name))
+        return hasattr(sys.modules["torch"].Tensor if is_torch else np.ndarray, name)
     if not isinstance(value, (bool, int, float, complex, str)):
         raise KernelTypeError(
             f"hasattr() of {describe(value)} is not known", help="write the attribute itself, such as x.shape"
@@ -274,7 +269,7 @@ def widened(
 
     None for other functions and operands, which stay as they are.
     """
-    tensors = [value for value in _flat([*arguments, *keywords.values()]) if isinstance(value, TriValue)]
+    tensors = [value for value in flat([*arguments, *keywords.values()]) if isinstance(value, TriValue)]
     dtypes = {value.type.dtype for value in tensors if not value.weak and value.type.dtype.is_inexact}
     half = next(iter(dtypes)) if len(dtypes) == 1 else None
     if b.semantics != "torch" or algorithm.__name__ not in inlined.ROUNDED_ONCE or half is None or not half.is_half:

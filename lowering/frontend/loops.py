@@ -199,24 +199,23 @@ def _emit_counted(context: FunctionContext, node: Any, iterable: Iterable, state
     bounds = (_index(b, lower), _index(b, upper), index_constant(step, location))
 
     def body(index: ir.Value, values: list[TriValue]) -> list[TriValue]:
+        loop = index.owner.owner.operation
         state.enter(values)
         if iterable.order == "parallel":
             state.separate_checks()
         number = _loop_index(b, tensor_of_index(index, location), node, lower, upper, takes_all=step == 1)
         shared = state.storages if iterable.order in ("parallel", "blocks") else ()
-        with counted(b, number, index.owner.owner.operation, lower, step, iterable.count, shared):
+        with counted(b, number, loop, lower, step, iterable.count, shared):
             _visit_iteration(context, node, number if iterable.start is not None else iterable.item(number))
             if iterable.order == "parallel":
                 state.join_checks(index.owner)
             yielded = state.leave()
         if iterable.order == "blocks":
-            index.owner.owner.operation.attributes[BLOCKS] = ir.UnitAttr.get()
+            loop.attributes[BLOCKS] = ir.UnitAttr.get()
         if iterable.stages:
-            stages = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), iterable.stages)
-            index.owner.owner.operation.attributes[STAGES] = stages
+            loop.attributes[STAGES] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), iterable.stages)
         if iterable.order == "parallel":
-            names = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in state.labels()])
-            index.owner.owner.operation.attributes[DECLARED_PARALLEL] = names
+            loop.attributes[DECLARED_PARALLEL] = ir.ArrayAttr.get(list(map(ir.StringAttr.get, state.labels())))
         return yielded
 
     results = for_loop(bounds, state.initial, body, location)

@@ -17,8 +17,9 @@ from mlirtri.dialect.base.dtypes import DType, find_dtype
 from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
-from mlirtri.errors import KernelTypeError, KernelValueError
+from mlirtri.errors import KernelError, KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.context import FunctionContext, handles, visit
+from mlirtri.lowering.frontend.raising import error_of
 from mlirtri.lowering.frontend.scope import latest
 from mlirtri.lowering.frontend.semantics import merging
 from mlirtri.lowering.frontend.semantics.axes import is_index
@@ -48,7 +49,7 @@ _ARITHMETIC = {function for _, function in [*BINARY.values(), *UNARY.values()]} 
 
 
 def fold(function: Callable[..., KernelValue], *operands: KernelValue) -> KernelValue:
-    """Return Python's own result on compile-time values; raises what Python raises as a `KernelValueError`."""
+    """Return Python's own result on compile-time values; raises what Python raises as an error of ours."""
     if function is operator.pow and all(isinstance(x, int) for x in operands) and abs(operands[1]) > 4096:
         raise KernelValueError(f"{operands[0]} ** {operands[1]} is too large to compute at compile time")
     # Generators of random numbers are named tuples here.
@@ -57,8 +58,10 @@ def fold(function: Callable[..., KernelValue], *operands: KernelValue) -> Kernel
         raise KernelTypeError(f"expected numbers, got {' and '.join(named)}", help="call it, or a method of it")
     try:
         return function(*operands)
-    except (TypeError, ZeroDivisionError, OverflowError, ValueError) as error:
-        raise KernelValueError(f"{error}") from None
+    except KernelError:
+        raise
+    except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+        raise error_of(error) from None
 
 
 @handles(ast.BinOp)

@@ -86,7 +86,7 @@ def parse_function(function: Callable[..., object]) -> tuple[str, ast.FunctionDe
         raise SourceNotAvailableError(
             f"the source of {name!r} no longer parses: {error.msg}", Span(code.co_filename, error.lineno or 1, 1)
         ) from None
-    return code.co_filename, _checked(_of_code(_find(tree, code, name), code), code.co_filename, name)
+    return code.co_filename, _checked(_of_code(_find(tree, code), code), code.co_filename, name)
 
 
 @lru_cache(maxsize=64)
@@ -94,14 +94,14 @@ def _parse_file(file: str, text: str) -> ast.Module:
     return ast.parse(text, file)
 
 
-def _find(tree: ast.Module, code: CodeType, name: str) -> list[_Definition]:
+def _find(tree: ast.Module, code: CodeType) -> list[_Definition]:
     definitions: list[_Definition] = []
     for node in _around(tree, code.co_firstlineno):
-        if name == "<lambda>" and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
+        if code.co_name == "<lambda>" and isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
             parameters = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
             if parameters == list(code.co_varnames[: code.co_argcount]):
                 definitions.append(node)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
             if code.co_firstlineno in (_first_line(node), node.lineno):
                 definitions.append(node)
     return definitions

@@ -92,6 +92,13 @@ def raise_where(context: FunctionContext, predicate: TriValue, node: ast.Raise) 
     context.b.tri.location = outer
 
 
+def error_of(error: Exception) -> KernelError:
+    """Return the error of ours for what Python raises while it computes with values known at compile time."""
+    kind = next(CLASSES[above] for above in type(error).__mro__ if above in CLASSES)
+    text = f"there is no key {error}" if isinstance(error, KeyError) else f"{error}"
+    return kind(text or f"Python raises {type(error).__name__}")
+
+
 def _check(context: FunctionContext, predicate: TriValue, error: KernelError) -> None:
     context.b.check(predicate, type(error), error.message, is_raise=True)
 

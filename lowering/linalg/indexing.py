@@ -160,11 +160,7 @@ def _gather(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     lead = types[0].rank
 
     def read(indices: list[ir.Value], trailing: list[ir.Value]) -> ir.Value:
-        leading = [
-            _clamped_index(Scalar(p, type_.dtype), limit)
-            for p, type_, limit in zip(indices, types, limits, strict=True)
-        ]
-        return tensor.extract(x, [*leading, *trailing])
+        return tensor.extract(x, [*_clamped(indices, types, limits), *trailing])
 
     if not result.rank and not any(map(is_tensor, positions)):
         return read(positions, [])
@@ -177,6 +173,11 @@ def _gather(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
         return Scalar(read(list(elements) if tensors else positions, trailing), result.dtype)
 
     return map_elements(result, tensors, maps, body, sizes)
+
+
+def _clamped(positions: Values, types: Sequence[TensorType], limits: Values) -> Values:
+    triples = zip(positions, types, limits, strict=True)
+    return [_clamped_index(Scalar(position, type_.dtype), limit) for position, type_, limit in triples]
 
 
 def _clamped_index(position: Scalar, limit: ir.Value) -> ir.Value:
@@ -199,10 +200,7 @@ def _scatter(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
 
     def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         elements = [_element(position, indices) for position in positions]
-        target = [
-            _clamped_index(Scalar(p, t.dtype), limit) for p, t, limit in zip(elements, types, limits, strict=True)
-        ]
-        return [_write(_read(update, indices, row), carried[0], target, row)]
+        return [_write(_read(update, indices, row), carried[0], _clamped(elements, types, limits), row)]
 
     return loop_nest(sizes, [x], step)[0]
 
@@ -258,10 +256,13 @@ def _place_rule(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     x, mask, update = operands
     type_ = type_of(operation.operands[0].type)
     row = type_.with_shape(type_.shape[mask.type.rank :])
+    given = index_value(sizes_of(update)[0])
 
     def step(indices: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
         target, count = carried
-        branch = scf.IfOp(tensor.extract(mask, indices), [target.type, count.type], has_else=True)
+        # A mask that takes more than there is leaves the rest: a check after the call says so.
+        is_taken = arith.andi(tensor.extract(mask, indices), arith.cmpi(arith.CmpIPredicate.slt, count, given))
+        branch = scf.IfOp(is_taken, [target.type, count.type], has_else=True)
         with ir.InsertionPoint(branch.then_block):
             written = _write(_read(update, [count], row), target, indices, row)
             scf.YieldOp([written, arith.addi(count, index_constant(1))])

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.builder import KernelValue, TriValue
-from mlirtri.errors import KernelTypeError
+from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.indexing.reads import (
     MaskedAxes,
     arranged,
@@ -24,9 +24,10 @@ from mlirtri.lowering.frontend.indexing.reads import (
     with_positions,
     without_new_axes,
 )
+from mlirtri.lowering.frontend.semantics.arrays import true_elements
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, common_size, cut, seen_as
-from mlirtri.lowering.frontend.semantics.storage import ViewStep, has_memory
+from mlirtri.lowering.frontend.semantics.storage import first_elements, has_memory
 
 
 def write(b: Language, tensor: TriValue, index: tuple[KernelValue, ...], value: KernelValue) -> None:
@@ -113,10 +114,7 @@ def _same_sizes(b: Language, target: TriValue, update: TriValue) -> tuple[TriVal
 
 
 def _leading(b: Language, target: TriValue, axis: int, size: int | Size) -> TriValue:
-    rank = target.type.rank
-    sizes = tuple(size if number == axis else full for number, full in enumerate(target.type.shape))
-    attributes = {"offsets": (0,) * rank, "sizes": sizes, "strides": (1,) * rank, "drop": ()}
-    step = ViewStep("extract_slice", attributes, tuple(b.tri.index(size) for size in sizes if is_dynamic(size)))
+    step = first_elements(b.tri, [size if number == axis else full for number, full in enumerate(target.type.shape)])
     part = step.read(b.tri, TriValue(target.value, target.type))
     return replace(part, origin=target.origin.then(step))
 
@@ -125,8 +123,14 @@ def _masked(b: Language, tensor: TriValue, mask: TriValue, value: Any) -> TriVal
     inner_shape = tensor.type.shape[mask.type.rank :]
     update = b.tensor(value, tensor.type.dtype)
     spread = b.reshape(mask, (*mask.type.shape, *([1] * len(inner_shape)))) if inner_shape else mask
+    if update.type.rank == len(inner_shape) + 1 and update.type.shape[0] == 1:
+        update = b.reshape(update, update.type.shape[1:])
     if update.type.rank <= len(inner_shape):
         return b.tri.where(b.broadcast_to(spread, tensor.type.shape), update, tensor)
+    count, given = true_elements(b, mask), update.type.shape[0]
+    if count != given:
+        differ = b.tri.not_equal(b.tri.index(count), b.tri.index(given))
+        b.check(differ, KernelValueError, "a mask is assigned another number of values than it has true elements")
     return b.tri.place(tensor, mask, update)
 
 

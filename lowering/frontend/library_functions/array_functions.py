@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlirtri.lowering.frontend.library_functions import torch_matrices
-from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.linear_algebra import axis_of, refuse
 from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 
 
@@ -39,7 +39,7 @@ def put_along_axis(arr, indices, values, axis=-1):
         put(arr, indices, values)
     else:
         shape = arr.shape
-        position = axis % arr.ndim
+        position = axis_of(axis, arr.ndim)
         parts = [
             indices if k == position else np.arange(shape[k]).reshape([-1 if m == k else 1 for m in range(arr.ndim)])
             for k in range(arr.ndim)
@@ -52,7 +52,7 @@ def put(a, ind, v, mode="raise"):
         refuse("it takes positions that are inside: take them modulo the size, or clip them, before")
     positions, values = np.asarray(ind).reshape(-1), np.asarray(v).reshape(-1)
     flat = a.copy().reshape(-1)
-    for i in range(positions.shape[0]):
+    for i in range(positions.shape[0] if values.shape[0] else 0):
         flat[positions[i]] = values[i % values.shape[0]].astype(a.dtype)
     a[...] = flat.reshape(a.shape)
 
@@ -79,7 +79,7 @@ def tolist(self):
 
 
 def extract(condition, arr):
-    return np.asarray(arr).reshape(-1)[np.asarray(condition).reshape(-1) != 0]
+    return compress(np.asarray(condition).reshape(-1), np.asarray(arr).reshape(-1), 0)
 
 
 def compress(condition, a, axis=None):
@@ -151,7 +151,8 @@ def lexsort(keys, axis=-1):
 
 def piecewise(x, condlist, funclist):
     x = np.asarray(x)
-    conditions = condlist if isinstance(condlist, (tuple, list)) else [condlist]
+    # The rows of an array of rank 2 or more are conditions, as the items of a list are.
+    conditions = condlist if isinstance(condlist, (tuple, list)) or np.ndim(condlist) > 1 else [condlist]
     conditions = [np.asarray(condition) != 0 for condition in conditions]
     if len(funclist) == len(conditions) + 1:
         others = conditions[0]

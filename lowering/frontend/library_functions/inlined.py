@@ -139,9 +139,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **torch_statistics.FUNCTIONS,
 }
 """Inlined library functions by qualified name."""
+for _name, _function in reversed(FUNCTIONS.items()):
+    if "<" in _function.__qualname__:  # messages name functions, made ones and lambdas, too
+        _function.__name__ = _name.rpartition(".")[2]
 VIEWS = (
-    torch_indexing.select, torch_images.unfold_axis, torch_matrices.diagonal, torch_statistics.hsplit,
-    torch_statistics.vsplit, torch_statistics.dsplit, torch_statistics.split_with_sizes,
+    torch_indexing.select, torch_images.unfold_axis, torch_matrices.diagonal, torch_statistics.split_with_sizes,
+    *torch_statistics.SPLITS.values(),
 )  # fmt: skip
 """Those whose results are views of their arguments."""
 ROUNDED_ONCE = frozenset(

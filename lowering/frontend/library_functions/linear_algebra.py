@@ -93,6 +93,13 @@ def each(a, function, shapes, dtypes):
     return tuple([result.reshape([*a.shape[:-2], *result.shape[1:]]) for result in results])
 
 
+def axis_of(axis, rank):
+    """Return an axis counted from the front."""
+    if axis < -rank or axis >= rank:
+        refuse("there is no such axis")
+    return axis % rank
+
+
 def size_of(shape):
     count = 1
     for extent in shape:

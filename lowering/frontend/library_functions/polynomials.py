@@ -37,6 +37,8 @@ def polymul(a1, a2):
 
 
 def polyder(p, m=1):
+    if m < 0:
+        refuse("the order of a derivative is 0 or more")
     for _ in range(m):
         size = p.shape[0]
         p = p[:-1] * np.arange(size - 1, 0, -1)
@@ -44,6 +46,8 @@ def polyder(p, m=1):
 
 
 def polyint(p, m=1, k=None):
+    if m < 0:
+        refuse("the order of an integral is 0 or more")
     constants = [0] * m if k is None else list(k) if isinstance(k, (tuple, list)) else [k] * m
     for step in range(m):
         size = p.shape[0]

@@ -104,36 +104,30 @@ def chisquare(self, df, size=None):
 
 
 def laplace(self, loc=0.0, scale=1.0, size=None):
-    one_number(loc, scale)
-    require_positive(scale, "scale < 0")
-
-    def draw(high, low, up, down):
-        share, high, low = positive_unit(high, low, up, down)
+    def number(share):
         is_upper = share >= 0.5
-        number = np.log(np.where(is_upper, 2.0 - share - share, share + share))
-        return np.where(is_upper, loc - scale * number, loc + scale * number), high, low
+        size = scale * np.log(np.where(is_upper, 2.0 - share - share, share + share))
+        return np.where(is_upper, loc - size, loc + size)
 
-    return filled(self, size, draw)
+    return _of_uniform(self, loc, scale, size, number)
 
 
 def gumbel(self, loc=0.0, scale=1.0, size=None):
-    one_number(loc, scale)
-    require_positive(scale, "scale < 0")
-
-    def draw(high, low, up, down):
-        share, high, low = positive_unit(high, low, up, down)
-        return loc - scale * np.log(-np.log(1.0 - share)), high, low
-
-    return filled(self, size, draw)
+    return _of_uniform(self, loc, scale, size, lambda share: loc - scale * np.log(-np.log(1.0 - share)))
 
 
 def logistic(self, loc=0.0, scale=1.0, size=None):
+    return _of_uniform(self, loc, scale, size, lambda share: loc + scale * np.log(share / (1.0 - share)))
+
+
+def _of_uniform(self, loc, scale, size, number):
+    """Draw the numbers that `number` gives for uniform ones above 0."""
     one_number(loc, scale)
     require_positive(scale, "scale < 0")
 
     def draw(high, low, up, down):
         share, high, low = positive_unit(high, low, up, down)
-        return loc + scale * np.log(share / (1.0 - share)), high, low
+        return number(share), high, low
 
     return filled(self, size, draw)
 

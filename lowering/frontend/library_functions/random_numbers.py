@@ -15,7 +15,7 @@ import numpy as np
 
 from mlirtri.dialect.base.dtypes import find_dtype
 from mlirtri.dialect.builder import TriValue
-from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse, size_of
 from mlirtri.lowering.frontend.library_functions.random_generator import (
     HALF,
     WORD,
@@ -302,9 +302,7 @@ def choice(self, a, size=None, replace=True, p=None, axis=0, shuffle=True):
 
 def chosen_once(generator, a, size, axis, shuffles):
     """Return different elements of a sequence, or different integers below a number."""
-    count = 1
-    for part in () if size is None else size if isinstance(size, tuple) else (size,):
-        count *= part
+    count = size_of(() if size is None else size if isinstance(size, tuple) else (size,))
     population = a if np.ndim(a) == 0 else a.shape[axis]
     positions = distinct_positions(generator, population, count, shuffles)
     shaped = positions[0] if size is None else positions.reshape(size)

@@ -71,20 +71,8 @@ def _bessel_i0(x):
     return definitions.modified_first(np, x, 0, False)
 
 
-def torch_i0(input):
-    return _in_float64(input, _bessel_i0)
-
-
 def digamma(input):
-    return _in_float64(input, lambda x: definitions.digamma(np, x))
-
-
-def lgamma(input):
-    return _in_float64(input, lambda x: definitions.lgamma(np, x))
-
-
-def erfinv(input):
-    return _in_float64(input, lambda x: definitions.erfinv(np, x))
+    return _rounded(definitions.digamma(np, _wide(input)), input)
 
 
 def polygamma(n, input):
@@ -97,11 +85,7 @@ def polygamma(n, input):
     factor = 1.0 if n % 2 else -1.0
     for k in tuple(range(2, n + 1)):
         factor = factor * k
-    return _in_float64(input, lambda x: _zeta(n + 1.0, x) * factor)
-
-
-def polygamma_of(input, n):
-    return polygamma(n, input)
+    return _rounded(_zeta(n + 1.0, _wide(input)) * factor, input)
 
 
 def _trigamma(input):
@@ -195,119 +179,75 @@ def _zeta(s, q):
     return np.where(is_known, definitions.zeta_completed(s, total, argument), float("inf"))
 
 
-def erfc(input):
-    return _in_float64(input, lambda x: definitions.erfc(np, x))
-
-
-def erfcx(input):
-    return _in_float64(input, lambda x: definitions.erfcx(np, x))
-
-
-def ndtr(input):
-    return _in_float64(input, lambda x: definitions.erfc(np, x * -math.sqrt(0.5)) / 2)
-
-
-def log_ndtr(input):
-    return _in_float64(input, lambda x: definitions.log_ndtr(np, x))
-
-
-def ndtri(input):
-    return _in_float64(input, lambda p: definitions.normal_quantile(np, p - 0.5, np.where(p > 0.5, 1 - p, p)))
-
-
-def i0e(input):
-    return _in_float64(input, lambda x: definitions.modified_first(np, x, 0, True))
-
-
-def i1(input):
-    return _in_float64(input, lambda x: definitions.modified_first(np, x, 1, False))
-
-
-def i1e(input):
-    return _in_float64(input, lambda x: definitions.modified_first(np, x, 1, True))
-
-
 def mvlgamma(input, p):
-    constant = 0.25 * p * (p - 1) * math.log(math.pi)
-    total = input.astype(np.float64) * 0 + constant
+    if p < 1:
+        refuse("p is 1 or more")
+    x = _wide(input)
+    total = x * 0 + 0.25 * p * (p - 1) * math.log(math.pi)
     for i in range(p):
-        total = total + definitions.lgamma(np, input.astype(np.float64) - 0.5 * i)
-    return total.astype(input.dtype if input.dtype.is_float else np.float32)
+        total = total + definitions.lgamma(np, x - 0.5 * i)
+    return _rounded(total, input)
 
 
-def special_round(input, *, decimals=0):
-    return np.round(input, decimals)
+def _quantile(p):
+    return definitions.normal_quantile(np, p - 0.5, np.where(p > 0.5, 1 - p, p))
 
 
-def _in_float64(input, function):
+def _wide(input):
     if input.dtype.is_complex:
         refuse("it takes real numbers")
-    return function(input.astype(np.float64)).astype(input.dtype if input.dtype.is_float else np.float32)
+    return input.astype(np.float64)
 
 
-def bessel_j0(input):
-    return _in_float64(input, lambda x: bessel.first_kind(np, x, 0))
+def _rounded(result, input):
+    return result.astype(input.dtype if input.dtype.is_float else np.float32)
 
 
-def bessel_j1(input):
-    return _in_float64(input, lambda x: bessel.first_kind(np, x, 1))
-
-
-def bessel_y0(input):
-    return _in_float64(input, lambda x: bessel.second_kind(np, x, 0))
-
-
-def bessel_y1(input):
-    return _in_float64(input, lambda x: bessel.second_kind(np, x, 1))
-
-
-def modified_bessel_k0(input):
-    return _in_float64(input, lambda x: bessel.modified_second(np, x, 0, False))
-
-
-def modified_bessel_k1(input):
-    return _in_float64(input, lambda x: bessel.modified_second(np, x, 1, False))
-
-
-def scaled_modified_bessel_k0(x):
-    return _in_float64(x, lambda x: bessel.modified_second(np, x, 0, True))
-
-
-def scaled_modified_bessel_k1(x):
-    return _in_float64(x, lambda x: bessel.modified_second(np, x, 1, True))
-
-
-def spherical_bessel_j0(x):
-    return _in_float64(x, lambda x: bessel.spherical(np, x))
-
-
-def airy_ai(x):
-    return _in_float64(x, lambda x: bessel.airy(np, x))
-
-
-_BESSEL = (
-    bessel_j0, bessel_j1, bessel_y0, bessel_y1, modified_bessel_k0, modified_bessel_k1, scaled_modified_bessel_k0,
-    scaled_modified_bessel_k1, spherical_bessel_j0, airy_ai,
-)  # fmt: skip
+_OF_TENSORS: dict[str, Callable[..., Any]] = {
+    "i0": lambda input: _rounded(_bessel_i0(_wide(input)), input),
+    "i0e": lambda input: _rounded(definitions.modified_first(np, _wide(input), 0, True), input),
+    "i1": lambda input: _rounded(definitions.modified_first(np, _wide(input), 1, False), input),
+    "i1e": lambda input: _rounded(definitions.modified_first(np, _wide(input), 1, True), input),
+    "digamma": digamma,
+    "lgamma": lambda input: _rounded(definitions.lgamma(np, _wide(input)), input),
+    "erfinv": lambda input: _rounded(definitions.erfinv(np, _wide(input)), input),
+    "erfc": lambda input: _rounded(definitions.erfc(np, _wide(input)), input),
+    "erfcx": lambda input: _rounded(definitions.erfcx(np, _wide(input)), input),
+    "ndtr": lambda input: _rounded(definitions.erfc(np, _wide(input) * -math.sqrt(0.5)) / 2, input),
+    "log_ndtr": lambda input: _rounded(definitions.log_ndtr(np, _wide(input)), input),
+    "ndtri": lambda input: _rounded(_quantile(_wide(input)), input),
+    "polygamma": polygamma,
+    "multigammaln": mvlgamma,
+    "zeta": zeta,
+    "gammainc": gammainc,
+    "gammaincc": gammaincc,
+    "bessel_j0": lambda input: _rounded(bessel.first_kind(np, _wide(input), 0), input),
+    "bessel_j1": lambda input: _rounded(bessel.first_kind(np, _wide(input), 1), input),
+    "bessel_y0": lambda input: _rounded(bessel.second_kind(np, _wide(input), 0), input),
+    "bessel_y1": lambda input: _rounded(bessel.second_kind(np, _wide(input), 1), input),
+    "modified_bessel_k0": lambda input: _rounded(bessel.modified_second(np, _wide(input), 0, False), input),
+    "modified_bessel_k1": lambda input: _rounded(bessel.modified_second(np, _wide(input), 1, False), input),
+    "scaled_modified_bessel_k0": lambda x: _rounded(bessel.modified_second(np, _wide(x), 0, True), x),
+    "scaled_modified_bessel_k1": lambda x: _rounded(bessel.modified_second(np, _wide(x), 1, True), x),
+    "spherical_bessel_j0": lambda x: _rounded(bessel.spherical(np, _wide(x)), x),
+    "airy_ai": lambda x: _rounded(bessel.airy(np, _wide(x)), x),
+    "round": lambda input, *, decimals=0: np.round(input, decimals),
+}
+"""Functions of `torch.special` by name."""
+_OF_TORCH = ("i0", "digamma", "lgamma", "erfinv", "polygamma", "erfc")
+"""Those that are functions and methods of torch as well."""
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f"torch.special.{function.__name__}": function for function in _BESSEL},
-    "torch.special.modified_bessel_i0": torch_i0, "torch.special.modified_bessel_i1": i1,
+    "torch.special.modified_bessel_i0": _OF_TENSORS["i0"], "torch.special.modified_bessel_i1": _OF_TENSORS["i1"],
     "numpy.frexp": frexp, "numpy.nextafter": nextafter, "numpy.spacing": spacing, "numpy.i0": i0,
-    "torch.special.zeta": zeta, "torch.igamma": gammainc, "torch.special.gammainc": gammainc,
-    "torch.igammac": gammaincc, "torch.special.gammaincc": gammaincc,
-    "torch.frexp": frexp, "torch.nextafter": nextafter, "torch.i0": torch_i0, "torch.special.i0": torch_i0,
-    "torch.digamma": digamma, "torch.special.digamma": digamma, "torch.special.psi": digamma,
-    "torch.lgamma": lgamma, "torch.special.gammaln": lgamma,
-    "torch.erfinv": erfinv, "torch.special.erfinv": erfinv,
-    "torch.polygamma": polygamma, "torch.special.polygamma": polygamma,
-    "torch.erfc": erfc, "torch.special.erfc": erfc, "torch.special.erfcx": erfcx, "torch.special.ndtr": ndtr,
-    "torch.special.log_ndtr": log_ndtr, "torch.special.ndtri": ndtri, "torch.special.i0e": i0e,
-    "torch.special.i1": i1, "torch.special.i1e": i1e, "torch.mvlgamma": mvlgamma,
-    "torch.special.multigammaln": mvlgamma, "torch.special.round": special_round,
+    "torch.igamma": gammainc, "torch.igammac": gammaincc,
+    "torch.frexp": frexp, "torch.nextafter": nextafter, "torch.mvlgamma": mvlgamma,
+    "torch.special.psi": digamma, "torch.special.gammaln": _OF_TENSORS["lgamma"],
+    **{f"torch.special.{name}": function for name, function in _OF_TENSORS.items() if name != "lgamma"},
+    **{f"torch.{name}": _OF_TENSORS[name] for name in _OF_TORCH},
 }  # fmt: skip
 METHODS = {
-    "digamma": digamma, "lgamma": lgamma, "erfinv": erfinv, "i0": torch_i0, "nextafter": nextafter,
-    "igamma": gammainc, "igammac": gammaincc,
-    "polygamma": polygamma_of, "erfc": erfc, "mvlgamma": mvlgamma, "frexp": frexp,
+    "igamma": gammainc, "igammac": gammaincc, "nextafter": nextafter, "mvlgamma": mvlgamma, "frexp": frexp,
+    **{name: _OF_TENSORS[name] for name in _OF_TORCH},
+    "polygamma": lambda input, n: polygamma(n, input),
 }  # fmt: skip
 """Methods of torch's tensors."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlirtri.lowering.frontend.library_functions import torch_functions, torch_losses
+from mlirtri.lowering.frontend.library_functions import torch_functions, torch_losses, torch_matrices
 from mlirtri.lowering.frontend.library_functions.linear_algebra import (
     cholesky,
     det,
@@ -88,11 +88,15 @@ def unravel_index(indices, shape):
 
 
 def vander(x, N=None, increasing=False):
+    if N is not None and N < 0:
+        refuse("N= is 0 or more")
     powers = np.arange(x.shape[0] if N is None else N)
     return x[:, None] ** (powers if increasing else np.flip(powers))
 
 
 def fill(input, value):
+    if np.ndim(value) != 0:
+        refuse("the value is a number, or a tensor of rank 0")
     return np.zeros(input.shape, input.dtype) + np.asarray(value).astype(input.dtype)
 
 
@@ -126,18 +130,6 @@ def gradient(input, *, spacing=1, dim=None, edge_order: Any = 1):
     return tuple([np.gradient(input, spacing, axis=axis, edge_order=edge_order) for axis in axes])
 
 
-def hann_window(window_length, periodic=True, *, dtype=None):
-    return _cut(np.hanning(_points(window_length, periodic)), window_length, dtype)
-
-
-def blackman_window(window_length, periodic=True, *, dtype=None):
-    return _cut(np.blackman(_points(window_length, periodic)), window_length, dtype)
-
-
-def bartlett_window(window_length, periodic=True, *, dtype=None):
-    return _cut(np.bartlett(_points(window_length, periodic)), window_length, dtype)
-
-
 def kaiser_window(window_length, periodic=True, beta=12.0, *, dtype=None):
     return _cut(np.kaiser(_points(window_length, periodic), beta), window_length, dtype)
 
@@ -148,7 +140,16 @@ def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, *, dtype
     return _cut(values if count > 1 else np.ones(count), window_length, dtype)
 
 
+def _window_of(values: Callable[..., Any]) -> Callable[..., Any]:
+    def window(window_length, periodic=True, *, dtype=None):
+        return _cut(values(_points(window_length, periodic)), window_length, dtype)
+
+    return window
+
+
 def _points(window_length, periodic):
+    if window_length < 0:
+        refuse("the length of a window is 0 or more")
     return window_length + 1 if periodic and window_length > 1 else window_length
 
 
@@ -271,13 +272,6 @@ def old_qr(input, some=True):
     return torch_qr(input, "reduced" if some else "complete")
 
 
-def chain_matmul(*matrices):
-    result = matrices[0]
-    for matrix in matrices[1:]:
-        result = np.matmul(result, matrix)
-    return result
-
-
 def matrix_exp(A):
     if A.ndim > 2:
         flat = A.reshape(-1, A.shape[-2], A.shape[-1])
@@ -302,8 +296,8 @@ def matrix_exp(A):
 
 _NAMED: tuple[Callable[..., Any], ...] = (
     tril_indices, triu_indices, block_diag, broadcast_tensors, unravel_index, vander, fill, put, diagonal_scatter,
-    gradient, hann_window, hamming_window, blackman_window, bartlett_window, kaiser_window, mode, nanmedian,
-    chain_matmul, matrix_exp, histogram, embedding, dropout, group_norm, batch_norm, instance_norm,
+    gradient, hamming_window, kaiser_window, mode, nanmedian, matrix_exp, histogram, embedding, dropout,
+    group_norm, batch_norm, instance_norm,
 )  # fmt: skip
 _OF_LINALG: tuple[Callable[..., Any], ...] = (inv_ex, cholesky_ex, solve_ex, lu, matrix_exp)
 _OLD = {"cholesky": old_cholesky, "qr": old_qr, "svd": old_svd}
@@ -312,6 +306,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{function.__name__}": function for function in _NAMED},
     **{f"torch.linalg.{function.__name__}": function for function in _OF_LINALG},
     **{f"torch.{name}": function for name, function in _OLD.items()},
+    "torch.hann_window": _window_of(np.hanning),
+    "torch.blackman_window": _window_of(np.blackman),
+    "torch.bartlett_window": _window_of(np.bartlett),
+    "torch.chain_matmul": lambda *matrices: torch_matrices.multi_dot(matrices),
     "torch.special.logit": torch_functions.logit,
     "torch.special.xlogy": torch_functions.xlogy,
     "torch.nn.functional.lp_pool2d": lp_pool2d,

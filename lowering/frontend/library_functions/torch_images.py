@@ -162,6 +162,9 @@ def interpolate(
     if kind is None:
         refuse("it takes size= or scale_factor= for axes of known sizes, in the modes 'nearest', 'nearest-exact', "
                "'linear', 'bilinear', 'trilinear', 'bicubic' and 'area'")  # fmt: skip
+    for axis in range(2, input.ndim):
+        if input.shape[axis] < 1 or axes[axis - 2][0] < 1:
+            refuse("the sizes of images are 1 or more, before and after")
     if kind not in ("nearest", "nearest-exact") and not input.dtype.is_float:
         refuse("it interpolates between floats")
     result = input

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.linear_algebra import axis_of, refuse, size_of
 from mlirtri.lowering.frontend.library_functions.random_generator import require_value
 
 
@@ -81,7 +81,8 @@ def index_put(input, indices, values, accumulate=False):
 
 
 def select(input, dim, index):
-    places = [index if axis == dim % input.ndim else slice(None) for axis in range(input.ndim)]
+    at = axis_of(dim, input.ndim)
+    places = [index if axis == at else slice(None) for axis in range(input.ndim)]
     return input[tuple(places)]
 
 
@@ -146,21 +147,17 @@ def scatter_reduce(input, dim, index, src, reduce, *, include_self=True):
     else:
         np.add.at(flat, positions, values)
     if reduce == "mean":
-        counts = np.zeros(_count(input), np.int64)
+        counts = np.zeros(size_of(input.shape), np.int64)
         np.add.at(counts, positions, 1)
         divisor = np.maximum(counts + 1 if include_self else counts, 1).astype(input.dtype)
         flat = flat // divisor if input.dtype.is_integer else flat / divisor
     return flat.reshape(input.shape)
 
 
-def _count(x):
-    return x.reshape(-1).shape[0]
-
-
 def _places(input, dim, index):
     """Return the positions, in row-major order, of the elements that `index` names along `dim`."""
-    axis, rank = dim % input.ndim, input.ndim
-    numbers = np.arange(_count(input)).reshape(input.shape)
+    axis, rank = axis_of(dim, input.ndim), input.ndim
+    numbers = np.arange(size_of(input.shape)).reshape(input.shape)
     parts = [
         index if k == axis else np.arange(index.shape[k]).reshape([-1 if m == k else 1 for m in range(rank)])
         for k in range(rank)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse
+from mlirtri.lowering.frontend.library_functions.linear_algebra import refuse, size_of
 from mlirtri.lowering.frontend.library_functions.torch_functions import cosine_similarity, is_half, pairwise_distance
 
 
@@ -185,30 +185,37 @@ def _of_channels(values, rank):
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
-    if (running_mean is None) != (running_var is None):
-        refuse("running_mean and running_var are both tensors, or both None")
+    _require_both(running_mean, running_var)
     x = input.astype(np.float32) if is_half(input) else input
     if not training:
+        if running_mean is None:
+            refuse("running_mean and running_var are tensors where training is False")
         mean, variance = running_mean.astype(x.dtype), running_var.astype(x.dtype)
         return _normalized(x, mean, np.sqrt(_of_channels(variance, input.ndim) + eps), weight, bias).astype(input.dtype)
     axes = tuple([axis for axis in range(input.ndim) if axis != 1])
     mean, variance = np.mean(x, axis=axes), np.var(x, axis=axes)
-    count = 1
-    for axis in axes:
-        count = count * input.shape[axis]
+    count = size_of([input.shape[axis] for axis in axes])
     if count < 2:
         refuse("training needs more than one value for each channel")
     if running_mean is not None:
-        running_mean[...] = (1 - momentum) * running_mean.astype(x.dtype) + momentum * mean
+        _keep(running_mean, mean, momentum)
         # What is kept is the unbiased variance.
-        unbiased = variance * (count / (count - 1))
-        running_var[...] = (1 - momentum) * running_var.astype(x.dtype) + momentum * unbiased
+        _keep(running_var, variance * (count / (count - 1)), momentum)
     deviation = np.sqrt(_of_channels(variance, input.ndim) + eps)
     if is_half(input) and not _is_mixed(weight, bias, running_mean):
         # torch keeps the mean and the inverse deviation in halves for the backward pass, and reads those.
         mean = mean.astype(input.dtype).astype(np.float32)
         deviation = 1 / (1 / deviation).astype(input.dtype).astype(np.float32)
     return _normalized(x, mean, deviation, weight, bias).astype(input.dtype)
+
+
+def _require_both(running_mean, running_var):
+    if (running_mean is None) != (running_var is None):
+        refuse("running_mean and running_var are both tensors, or both None")
+
+
+def _keep(running, value, momentum):
+    running[...] = (1 - momentum) * running.astype(value.dtype) + momentum * value
 
 
 def _is_mixed(weight, bias, running_mean):
@@ -241,19 +248,15 @@ def instance_norm(
 ):
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
-    if (running_mean is None) != (running_var is None):
-        refuse("running_mean and running_var are both tensors, or both None")
+    _require_both(running_mean, running_var)
     if running_mean is not None:
         x = input.astype(np.float32) if is_half(input) else input
         axes = tuple(range(2, input.ndim))
-        count = 1
-        for axis in axes:
-            count = count * input.shape[axis]
+        count = size_of(input.shape[2:])
         if count < 2:
             refuse("training needs more than one value in each channel of an instance")
-        running_mean[...] = (1 - momentum) * running_mean.astype(x.dtype) + momentum * np.mean(x, axis=(0, *axes))
-        unbiased = np.mean(np.var(x, axis=axes), axis=0) * (count / (count - 1))
-        running_var[...] = (1 - momentum) * running_var.astype(x.dtype) + momentum * unbiased
+        _keep(running_mean, np.mean(x, axis=(0, *axes)), momentum)
+        _keep(running_var, np.mean(np.var(x, axis=axes), axis=0) * (count / (count - 1)), momentum)
     return group_norm(input, input.shape[1], weight, bias, eps)
 
 

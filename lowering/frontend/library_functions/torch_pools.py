@@ -23,8 +23,16 @@ def _max_pool(input, axes, kernel_size, stride, padding, dilation, ceil_mode):
         for value in (kernel_size, kernel_size if stride is None else stride, padding, dilation)
     ]
     sizes = input.shape[input.ndim - axes :]
+    for window, step, pad, reach in zip(windows, steps, pads, reaches, strict=True):
+        if window < 1 or step < 1 or reach < 1:
+            refuse("kernel_size=, stride= and dilation= are 1 or more")
+        if pad < 0 or 2 * pad > reach * (window - 1) + 1:
+            refuse("padding= is at most half of what a window reaches over")
     plans = [pool_axis(*numbers, ceil_mode) for numbers in zip(sizes, windows, steps, pads, reaches, strict=True)]
     counts = [count for count, _ in plans]
+    for count in counts:
+        if count < 1:
+            refuse("a window is larger than the padded image")
     lowest = float("-inf") if input.dtype.is_float else np.iinfo(input.dtype).min
     ends = [(0, 0)] * (input.ndim - axes) + [(pad, high) for pad, (_, high) in zip(pads, plans, strict=True)]
     image = np.pad(input, ends, constant_values=lowest)
@@ -68,22 +76,11 @@ def pool_axis(size: int, window: int, step: int, pad: int, reach: int, rounds_up
     return count, max(0, (count - 1) * step + far - size - pad)
 
 
-def max_pool1d(
-    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
-):  # fmt: skip
-    return _max_pool(input, 1, kernel_size, stride, padding, dilation, ceil_mode)
+def _max_pool_of(axes: int) -> Callable[..., Any]:
+    def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True):
+        return _max_pool(input, axes, kernel_size, stride, padding, dilation, ceil_mode)
 
-
-def max_pool2d(
-    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
-):  # fmt: skip
-    return _max_pool(input, 2, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool3d(
-    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
-):  # fmt: skip
-    return _max_pool(input, 3, kernel_size, stride, padding, dilation, ceil_mode)
+    return max_pool
 
 
 # --- windows that cover the image ------------------------------------------------------------------------------------
@@ -97,8 +94,9 @@ def _adaptive_max_pool(input, axes, output_size):
         refuse("it takes images of known sizes")
     lines = [adaptive_axis(*sides) for sides in zip(sizes, outs, strict=True)]
     widths = [len(line) for line in lines]
-    values: Any = None
-    numbers: Any = None
+    empty = [*input.shape[: input.ndim - axes], *[len(line[0]) if line else 0 for line in lines]]
+    values: Any = np.zeros(empty, input.dtype) if product(widths) == 0 else None
+    numbers: Any = np.zeros(empty, np.int64)
     for offset in tuple(range(product(widths))):
         places, part, number = offset_in(offset, widths), input, 0
         for axis in tuple(range(axes)):
@@ -113,16 +111,11 @@ def _adaptive_max_pool(input, axes, output_size):
     return values, numbers
 
 
-def adaptive_max_pool1d(input, output_size, return_indices=True):
-    return _adaptive_max_pool(input, 1, output_size)
+def _adaptive_max_pool_of(axes: int) -> Callable[..., Any]:
+    def adaptive_max_pool(input, output_size, return_indices=True):
+        return _adaptive_max_pool(input, axes, output_size)
 
-
-def adaptive_max_pool2d(input, output_size, return_indices=True):
-    return _adaptive_max_pool(input, 2, output_size)
-
-
-def adaptive_max_pool3d(input, output_size, return_indices=True):
-    return _adaptive_max_pool(input, 3, output_size)
+    return adaptive_max_pool
 
 
 def is_known(sizes: Sequence[Any], outs: Sequence[Any]) -> bool:
@@ -166,25 +159,23 @@ def _max_unpool(input, indices, axes, kernel_size, stride, padding, output_size)
     return flat.reshape([*input.shape[: input.ndim - axes], *sizes])
 
 
-def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    return _max_unpool(input, indices, 1, kernel_size, stride, padding, output_size)
+def _max_unpool_of(axes: int) -> Callable[..., Any]:
+    def max_unpool(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+        return _max_unpool(input, indices, axes, kernel_size, stride, padding, output_size)
 
-
-def max_unpool2d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    return _max_unpool(input, indices, 2, kernel_size, stride, padding, output_size)
-
-
-def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
-    return _max_unpool(input, indices, 3, kernel_size, stride, padding, output_size)
+    return max_unpool
 
 
 COMPILE_TIME = (product, offset_in, pool_axis, is_known, adaptive_axis)
 """What Python runs while a kernel compiles."""
-_WITH_INDICES: tuple[Callable[..., Any], ...] = (
-    max_pool1d, max_pool2d, max_pool3d, adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d,
-)  # fmt: skip
+_WITH_INDICES: dict[str, Callable[..., Any]] = {
+    f"torch.nn.functional.{name}{axes}d": make(axes)
+    for name, make in (("max_pool", _max_pool_of), ("adaptive_max_pool", _adaptive_max_pool_of))
+    for axes in (1, 2, 3)
+}
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f"torch.nn.functional.{f.__name__}": f for f in (*_WITH_INDICES, max_unpool1d, max_unpool2d, max_unpool3d)},
-    **{f"torch.nn.functional.{f.__name__}_with_indices": f for f in _WITH_INDICES},
+    **_WITH_INDICES,
+    **{f"{name}_with_indices": function for name, function in _WITH_INDICES.items()},
+    **{f"torch.nn.functional.max_unpool{axes}d": _max_unpool_of(axes) for axes in (1, 2, 3)},
 }
 """Inlined functions of torch by qualified name."""

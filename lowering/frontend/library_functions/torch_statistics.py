@@ -29,18 +29,6 @@ def equal(input, other):
     return bool(np.all(input == other))
 
 
-def isin(elements, test_elements, *, assume_unique=False, invert=False):
-    return np.isin(elements, test_elements, invert=invert)
-
-
-def isposinf(input):
-    return np.isposinf(input)
-
-
-def isneginf(input):
-    return np.isneginf(input)
-
-
 def isreal(input):
     return np.isreal(input) if input.dtype.is_complex else np.ones(input.shape, np.bool_)
 
@@ -61,14 +49,6 @@ def positive(input):
     if input.dtype.name == "bool":
         refuse("torch.positive takes numbers")
     return input
-
-
-def gcd(input, other):
-    return np.gcd(input, other)
-
-
-def lcm(input, other):
-    return np.lcm(input, other)
 
 
 def ldexp(input, other):
@@ -222,6 +202,9 @@ COMPILE_TIME = (positions,)
 
 
 def cartesian_prod(*tensors):
+    for x in tensors:
+        if x.ndim != 1:
+            refuse("it takes vectors")
     if len(tensors) == 1:
         return tensors[0]
     axes = np.meshgrid(*tensors, indexing="ij")
@@ -229,35 +212,20 @@ def cartesian_prod(*tensors):
 
 
 def combinations(input, r=2, with_replacement=False):
+    if r < 1:
+        if r < 0:
+            refuse("r= is 0 or more")
+        return np.zeros(0, input.dtype)
     chosen = positions(input.shape[0], r, with_replacement)
     if len(chosen[0]) == 0:
         return np.zeros([0, r], input.dtype)
     return np.stack([input[np.array(column)] for column in chosen], axis=1)
 
 
-def hsplit(input, indices_or_sections):
-    return np.hsplit(input, indices_or_sections)
-
-
-def vsplit(input, indices_or_sections):
-    return np.vsplit(input, indices_or_sections)
-
-
-def dsplit(input, indices_or_sections):
-    return np.dsplit(input, indices_or_sections)
-
-
 def split_with_sizes(input, split_sizes, dim=0):
+    require_value(sum(split_sizes) == input.shape[dim], "split_sizes= adds up to the size of the axis")
     ends = [sum(split_sizes[: i + 1]) for i in range(len(split_sizes) - 1)]
     return np.split(input, ends, axis=dim)
-
-
-def row_stack(tensors):
-    return np.vstack(tensors)
-
-
-def diagflat(input, offset=0):
-    return np.diag(input.reshape(-1), offset)
 
 
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
@@ -269,28 +237,40 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     return np.moveaxis(placed.astype(input.dtype), (-2, -1), (dim1, dim2))
 
 
-def msort(input):
-    return np.sort(input, axis=0)
-
-
-def is_floating_point(input):
-    return input.dtype.is_float
-
-
 _NAMED: tuple[Callable[..., Any], ...] = (
-    equal, isin, isposinf, isneginf, isreal, heaviside, sinc, positive, gcd, lcm, ldexp, logcumsumexp, renorm, histc,
-    quantile, nanquantile, cov, corrcoef, cumulative_trapezoid, cartesian_prod, combinations, hsplit, vsplit, dsplit,
-    split_with_sizes, row_stack, diagflat, diag_embed, msort, is_floating_point,
+    equal, isreal, heaviside, sinc, positive, ldexp, logcumsumexp, renorm, histc, quantile, nanquantile, cov, corrcoef,
+    cumulative_trapezoid, cartesian_prod, combinations, split_with_sizes, diag_embed,
 )  # fmt: skip
+SPLITS: dict[str, Callable[..., Any]] = {
+    "hsplit": lambda input, indices_or_sections: np.hsplit(input, indices_or_sections),
+    "vsplit": lambda input, indices_or_sections: np.vsplit(input, indices_or_sections),
+    "dsplit": lambda input, indices_or_sections: np.dsplit(input, indices_or_sections),
+}
+_RENAMED: dict[str, Callable[..., Any]] = {
+    **SPLITS,
+    "isposinf": lambda input: np.isposinf(input),
+    "isneginf": lambda input: np.isneginf(input),
+    "gcd": lambda input, other: np.gcd(input, other),
+    "lcm": lambda input, other: np.lcm(input, other),
+    "diagflat": lambda input, offset=0: np.diag(input.reshape(-1), offset),
+    "msort": lambda input: np.sort(input, axis=0),
+    "is_floating_point": lambda input: input.dtype.is_float,
+}
+"""Functions that NumPy has under another name, or with other parameters."""
 _SPECIAL: tuple[Callable[..., Any], ...] = (entr, xlog1py, sinc)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"torch.{function.__name__}": function for function in _NAMED},
+    **{f"torch.{name}": function for name, function in _RENAMED.items()},
+    "torch.isin": lambda elements, test_elements, *, assume_unique=False, invert=False: np.isin(
+        elements, test_elements, invert=invert
+    ),
+    "torch.row_stack": lambda tensors: np.vstack(tensors),
     **{f"torch.special.{function.__name__}": function for function in _SPECIAL},
 }
 """Inlined functions of torch by qualified name."""
-METHODS: dict[str, Callable[..., Any]] = {
+METHODS: dict[str, Callable[..., Any]] = _RENAMED | {
     function.__name__: function
     for function in _NAMED
-    if function not in (isin, cumulative_trapezoid, cartesian_prod, combinations, row_stack)
+    if function not in (cumulative_trapezoid, cartesian_prod, combinations)
 }
 """Inlined methods of tensors by name; each takes the tensor first."""

@@ -134,12 +134,7 @@ def _applied_at(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``ufunc.at``: one index after the other, so that an index that repeats has all its values."""
 
     def at(a, indices, b, /):
-        if isinstance(indices, tuple):
-            positions = np.broadcast_arrays(*[np.asarray(part) for part in indices])
-        else:
-            positions = [np.asarray(indices)]
-        if positions[0].ndim != 1:
-            refuse("the indices are one array of rank 1, or a tuple of arrays of rank 1")
+        positions = _positions(indices)
         count = positions[0].shape[0]
         values = np.broadcast_to(b, (count, *a.shape[len(positions) :]))
         if function(a.reshape(-1)[:1], np.ravel(b)[:1] if np.ndim(b) else b).dtype != a.dtype:
@@ -155,9 +150,7 @@ def _applied_once_at(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``at`` of a unary ufunc, which is applied as often as an index is named."""
 
     def at(a, indices, /):
-        positions = [np.asarray(part) for part in indices] if isinstance(indices, tuple) else [np.asarray(indices)]
-        if positions[0].ndim != 1:
-            refuse("the indices are one array of rank 1, or a tuple of arrays of rank 1")
+        positions = _positions(indices)
         if function(a.reshape(-1)[:1]).dtype != a.dtype:
             refuse("the results are of a wider dtype than the array: cast it first")
         for i in range(positions[0].shape[0]):
@@ -165,6 +158,13 @@ def _applied_once_at(function: Callable[..., Any]) -> Callable[..., Any]:
             a[where] = function(a[where])
 
     return at
+
+
+def _positions(indices):
+    parts = np.broadcast_arrays(*[np.asarray(part) for part in (indices if isinstance(indices, tuple) else (indices,))])
+    if parts[0].ndim != 1:
+        refuse("the indices are one array of rank 1, or a tuple of arrays of rank 1")
+    return parts
 
 
 _OF_DIALECT = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")

@@ -193,11 +193,15 @@ def masked(b: Language, tensor: TriValue, mask: TriValue) -> TriValue:
         if sizes[0] != sizes[1] and any(map(is_dynamic, sizes)):
             common = common_size(b, sizes)
             tensor, mask = before(b, tensor, axis, common), before(b, mask, axis, common)
-    counted = tri.sum(tri.cast(mask, INT64), axes=tuple(range(mask.type.rank)), keepdims=False)
-    most = reduce(b.indices.product, (_largest(size) for size in mask.type.shape), Size.of(1))
-    count = Size.of(b.indices.symbol(counted, "n", Size.of(0), most))
     selected = tri.compress(TriValue(tensor.value, tensor.type), mask)
-    return TriValue(selected.value, selected.type.with_shape((count, *selected.type.shape[1:])))
+    return TriValue(selected.value, selected.type.with_shape((true_elements(b, mask), *selected.type.shape[1:])))
+
+
+def true_elements(b: Language, mask: TriValue) -> Size:
+    """Return the number of true elements of a mask."""
+    counted = b.tri.sum(b.tri.cast(mask, INT64), axes=tuple(range(mask.type.rank)), keepdims=False)
+    most = reduce(b.indices.product, (_largest(size) for size in mask.type.shape), Size.of(1))
+    return Size.of(b.indices.symbol(counted, "n", Size.of(0), most))
 
 
 def _largest(size: int | Size) -> Size:

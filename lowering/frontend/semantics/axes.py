@@ -21,9 +21,7 @@ _AT_COMPILE_TIME = "pass it as a Python int argument of the kernel, or annotate 
 
 def is_index(value: object) -> bool:
     """Return whether a value is an integer, known at compile time or at run time."""
-    if isinstance(value, TriValue):
-        return not value.type.rank and value.type.dtype.is_integer
-    return isinstance(value, int) and not isinstance(value, bool)
+    return is_run_time_integer(value) or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def is_run_time_integer(x: KernelValue) -> TypeGuard[TriValue]:

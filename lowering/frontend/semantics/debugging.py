@@ -49,9 +49,8 @@ class DevicePrints:
             if argument.type.dtype.is_complex or size is None:
                 raise KernelTypeError(f"device_print does not print {argument.type}")
             parts.append(argument.type)
-            flat = (
-                b.reshape(b.tri.cast(argument, FLOAT64), (-1,)) if argument.type.rank else b.tri.cast(argument, FLOAT64)
-            )
+            number = b.tri.cast(argument, FLOAT64)
+            flat = b.reshape(number, (-1,)) if argument.type.rank else number
             values += [b.element(flat, position) for position in range(size)] if argument.type.rank else [flat]
         if len(values) > WIDTH:
             raise KernelTypeError(f"device_print prints up to {WIDTH - 1} numbers", help="print a part of the array")

@@ -18,6 +18,7 @@ from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import TriBuilder, TriValue
 from mlirtri.errors import KernelValueError
 from mlirtri.lowering.frontend.semantics.fixed_sizes import FixedSizes
+from mlirtri.lowering.frontend.semantics.storage import first_elements
 from mlirtri.lowering.mlir_common.attributes import CLAMP
 
 if TYPE_CHECKING:
@@ -295,9 +296,5 @@ def cut(b: Language, x: TriValue, axis: int, size: int | Size) -> TriValue:
 
 
 def _first_elements(b: Language, x: TriValue, axis: int, size: int | Size) -> TriValue:
-    sizes = tuple(size if number == axis else full for number, full in enumerate(x.type.shape))
-    dynamic = [b.tri.index(bound) for bound in sizes if is_dynamic(bound)]
-    return b.tri.emit(
-        "extract_slice", TriValue(x.value, x.type), *dynamic,
-        offsets=(0,) * x.type.rank, sizes=sizes, strides=(1,) * x.type.rank, drop=(),
-    )  # fmt: skip
+    step = first_elements(b.tri, [size if number == axis else full for number, full in enumerate(x.type.shape)])
+    return step.read(b.tri, TriValue(x.value, x.type))

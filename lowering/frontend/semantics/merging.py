@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from mlirtri.dialect.base.dtypes import DTYPES, DType
-from mlirtri.dialect.base.sizes import Size, is_dynamic
+from mlirtri.dialect.base.sizes import Size
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.promotion.plan import WEAK_DTYPES
@@ -23,7 +23,7 @@ from mlirtri.lowering.core.interface import like, parts_of
 from mlirtri.lowering.frontend.semantics.builder import NUMBERS, Language, describe, kind_of
 from mlirtri.lowering.frontend.semantics.container_values import Identity, alike, identities, is_container, renewed
 from mlirtri.lowering.frontend.semantics.memory_order import ROW_MAJOR, MemoryOrder, merged, order_of
-from mlirtri.lowering.frontend.semantics.storage import Storage, has_memory, is_array, with_memory
+from mlirtri.lowering.frontend.semantics.storage import Storage, first_elements, has_memory, is_array, with_memory
 
 KINDS = ("bool", "int", "float", "complex")
 INT64 = DTYPES["int64"]
@@ -265,7 +265,7 @@ def packed(b: Language, value: KernelValue, target: Kind | Known, into: TriValue
     sizes = result.type.shape
     buffer = into or b.full(target.type.shape, 0, target.type.dtype)
     if sizes != target.type.shape:
-        result = b.tri.emit("insert_slice", buffer, result, *_dynamic(b, sizes), **_leading(sizes))
+        result = first_elements(b.tri, sizes).write(b.tri, buffer, result)
     return [TriValue(result.value, target.type), *_counts(b, target, sizes)]
 
 
@@ -280,7 +280,7 @@ def unpacked(b: Language, target: Kind | Known, values: Iterator[TriValue]) -> K
     for axis in target.varying:
         symbol = b.indices.symbol(next(values), "n", Size.of(0), Size.of(sizes[axis]))
         sizes[axis] = Size.of(symbol)
-    return b.tri.emit("extract_slice", buffer, *_dynamic(b, sizes), **_leading(tuple(sizes)))
+    return first_elements(b.tri, sizes).read(b.tri, buffer)
 
 
 def owned(value: TriValue, target: Kind) -> TriValue:
@@ -295,15 +295,6 @@ def owned(value: TriValue, target: Kind) -> TriValue:
 
 def _counts(b: Language, target: Kind, sizes: Any) -> list[TriValue]:
     return [b.tri.index(sizes[axis]) for axis in target.varying]
-
-
-def _dynamic(b: Language, sizes: Any) -> list[TriValue]:
-    return [b.tri.index(size) for size in sizes if is_dynamic(size)]
-
-
-def _leading(sizes: Any) -> dict[str, Any]:
-    rank = len(sizes)
-    return {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": ()}
 
 
 def flat(value: KernelValue) -> list[KernelValue]:

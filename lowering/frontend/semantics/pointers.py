@@ -19,7 +19,7 @@ from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.errors import KernelTypeError, KernelValueError
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.shapes import sizes_of
-from mlirtri.lowering.frontend.semantics.storage import ViewStep, has_memory
+from mlirtri.lowering.frontend.semantics.storage import ViewStep, first_elements, has_memory
 
 _MAX_RANK = 6
 
@@ -85,20 +85,14 @@ def _steps(
     b: Language, memory: TriValue, sizes: list[Any], physical: list[Any], order: tuple[int, ...]
 ) -> list[ViewStep]:
     count = reduce(b.indices.product, map(Size.of, physical), Size.of(1)).simplified()
-    steps = [_slice(b, [count])] if memory.type.shape[0] != count else []
+    steps = [first_elements(b.tri, [count])] if memory.type.shape[0] != count else []
     if len(physical) > 1:
         dynamic = tuple(b.tri.index(size) for size in physical if is_dynamic(size))
         steps.append(ViewStep("dynamic_reshape", {"shape": tuple(physical)}, dynamic, moves_axes=True))
     if len(physical) > len(sizes):
-        steps.append(_slice(b, [*sizes, 1], drop=(len(sizes),)))
+        steps.append(first_elements(b.tri, [*sizes, 1], drop=(len(sizes),)))
     elif physical != sizes:
-        steps.append(_slice(b, sizes))
+        steps.append(first_elements(b.tri, sizes))
     if order != tuple(range(len(order))):
         steps.append(ViewStep("transpose", {"permutation": tuple(map(order.index, range(len(order))))}))
     return steps
-
-
-def _slice(b: Language, sizes: list[Any], drop: tuple[int, ...] = ()) -> ViewStep:
-    rank = len(sizes)
-    attributes = {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": drop}
-    return ViewStep("extract_slice", attributes, tuple(b.tri.index(size) for size in sizes if is_dynamic(size)))

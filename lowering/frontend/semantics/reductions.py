@@ -133,7 +133,7 @@ def _require_elements(b: Language, x: TriValue, axes: Sequence[int]) -> None:
             b.check(b.tri.equal(b.tri.index(size), b.tri.index(0)), KernelValueError, message)
 
 
-for _name in ("sum", "prod", "max", "min", "mean", "any", "all"):
+for _name in ("sum", "prod", "max", "min", "mean", "any", "all", "argmax", "argmin"):
     _reduction(_name)
 
 
@@ -145,16 +145,6 @@ def var(b: Language, x: TensorLike, axis: AxesLike = None, keepdims: bool = Fals
 @language
 def std(b: Language, x: TensorLike, axis: AxesLike = None, keepdims: bool = False, correction: int = 0) -> TriValue:
     return _reduced(b, "std", x, axis, keepdims, correction=integer(correction, "correction"))
-
-
-@language
-def argmax(b: Language, x: TensorLike, axis: int | None = None, keepdims: bool = False) -> TriValue:
-    return _reduced(b, "argmax", x, axis, keepdims)
-
-
-@language
-def argmin(b: Language, x: TensorLike, axis: int | None = None, keepdims: bool = False) -> TriValue:
-    return _reduced(b, "argmin", x, axis, keepdims)
 
 
 def _over_axis(b: Language, name: str, x: Any, axis: Any) -> TriValue:

@@ -7,13 +7,13 @@ another view, as in NumPy and torch. Results of library functions that are views
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, TypeGuard
 
-from mlirtri.dialect.base.sizes import is_dynamic
+from mlirtri.dialect.base.sizes import Size, is_dynamic
 from mlirtri.dialect.bindings.locations import name_of
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.dialect.builder import KernelValue, TriBuilder, TriValue
@@ -101,12 +101,9 @@ class ViewStep:
         if self.op == "extract_slice":
             return b.emit("insert_slice", x, update, *self.indices, **self.attributes)
         if self.op in ("reshape", "dynamic_reshape"):
-            dynamic = [b.index(size) for size in x.type.shape if is_dynamic(size)]
-            return (
-                b.dynamic_reshape(update, *dynamic, shape=x.type.shape)
-                if dynamic
-                else b.reshape(update, shape=x.type.shape)
-            )
+            if dynamic := [b.index(size) for size in x.type.shape if is_dynamic(size)]:
+                return b.dynamic_reshape(update, *dynamic, shape=x.type.shape)
+            return b.reshape(update, shape=x.type.shape)
         if self.op == "transpose":
             permutation = self.attributes["permutation"]
             return b.transpose(update, permutation=tuple(permutation.index(axis) for axis in range(len(permutation))))
@@ -121,6 +118,13 @@ class ViewStep:
             f"the result of {self.op} is a view whose elements share memory, and cannot be written",
             help="write into a copy of it",
         )
+
+
+def first_elements(b: TriBuilder, sizes: Sequence[int | Size], drop: tuple[int, ...] = ()) -> ViewStep:
+    """Return the slice of so many first elements along each axis, without the axes of size 1 in `drop`."""
+    rank, dynamic = len(sizes), tuple(b.index(size) for size in sizes if is_dynamic(size))
+    attributes = {"offsets": (0,) * rank, "sizes": tuple(sizes), "strides": (1,) * rank, "drop": drop}
+    return ViewStep("extract_slice", attributes, dynamic)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,19 @@ def test_torch_updates(statements, tmp_path):
         assert torch.equal(mine, other)
 
 
+def test_a_mask_takes_one_value_or_one_for_each_true_element():
+    def assigned(a, m, values):
+        a[m] = values
+        return a
+
+    kernel, mask = mt.jit(assigned), SQUARE > 7
+    values = np.arange(float(mask.sum()))
+    for given in (values, values[:1]):
+        np.testing.assert_array_equal(kernel(SQUARE.copy(), mask, given), assigned(SQUARE.copy(), mask, given))
+    with pytest.raises(ValueError, match="another number of values"):
+        kernel(SQUARE.copy(), mask, values[:-1])
+
+
 def add_rows(a, b):
     for i in range(a.shape[0]):
         a[i] += b[i]
