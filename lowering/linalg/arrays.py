@@ -16,7 +16,7 @@ from mlirtri.dialect.ops import attributes
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.elementwise import INT64, Values, result_and_parameters, rule
+from mlirtri.lowering.linalg.elementwise import INT64, Values, computed_in, result_and_parameters, rule
 from mlirtri.lowering.linalg.matmul import multiply_and_add
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted
 from mlirtri.lowering.linalg.scans_as_reductions import is_marked, scan_as_reduction
@@ -40,8 +40,6 @@ from mlirtri.lowering.mlir_common.linalg_builder import (  # fmt: skip
     map_elements,
     tensor_type,
 )
-
-FLOAT32 = DTYPES["float32"]
 
 
 def _as_index(index: Scalar) -> ir.Value:
@@ -85,7 +83,7 @@ def _correlate(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     """Lower to ``out[i] = Σ x[i + j] * y[j]``; fp16 and bf16 are accumulated in fp32."""
     result = type_of(operation.results[0].type)
     x, y = operands
-    carried = result.with_dtype(FLOAT32) if result.dtype.is_half else result
+    carried = result.with_dtype(computed_in(result.dtype))
     i, j = ir.AffineDimExpr.get(0), ir.AffineDimExpr.get(1)
     maps = [ir.AffineMap.get(2, 0, [ir.AffineExpr.get_add(i, j)]), dimensions(1, rank=2), dimensions(0, rank=2)]
     body = multiply_and_add((result.dtype, result.dtype), carried.dtype)
@@ -113,7 +111,7 @@ def _scan(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     out = empty(result, sizes_of(x))
 
     def combined(accumulated: ir.Value, element: ir.Value) -> ir.Value:
-        wide = FLOAT32 if result.dtype.is_half else result.dtype
+        wide = computed_in(result.dtype)
         operands_ = (scalar.cast(Scalar(value, result.dtype), wide) for value in (accumulated, element))
         return scalar.cast(combine(*operands_), result.dtype).value
 
@@ -220,7 +218,7 @@ def _bins(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     dtype = type_of(operation.operands[1].type).dtype
     count = scalar.subtract(_length(edges), _int64(1))
     last_bin = scalar.subtract(count, _int64(1))
-    wide = FLOAT32 if dtype.is_half else dtype
+    wide = computed_in(dtype)
 
     def edge(number: Scalar) -> Scalar:
         return scalar.cast(Scalar(tensor.extract(edges, [_as_index(number)]), dtype), wide)
@@ -255,7 +253,7 @@ def _add_at(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
         is_inside = scalar.bit_and(scalar.compare("ge", index, _int64(0)), scalar.compare("lt", index, limit))
         target = [_as_index(scalar.select(is_inside, index, _int64(0)))]
         value = scalar.select(is_inside, Scalar(tensor.extract(values, position), dtype), zero)
-        wide = FLOAT32 if dtype.is_half else dtype
+        wide = computed_in(dtype)
         old = scalar.cast(Scalar(tensor.extract(carried[0], target), dtype), wide)
         updated = scalar.cast(scalar.add(old, scalar.cast(value, wide)), dtype)
         return [tensor.insert(updated.value, carried[0], target)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlirtri.dialect.base.dtypes import DTYPES
+from mlirtri.dialect.base.dtypes import DTYPES, DType
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.sizes import is_dynamic
 from mlirtri.dialect.base.tensor_type import TensorType
@@ -63,7 +63,7 @@ def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir
         scalars = [Scalar(element, type_.dtype) for element, type_ in zip(arguments, types, strict=True)]
         if op.name in ("cast", "bitcast"):
             return op.scalar(*scalars, **parameters)
-        value = op.scalar(*(_widened(element) for element in scalars), **parameters)
+        value = op.scalar(*(scalar.cast(element, computed_in(element.dtype)) for element in scalars), **parameters)
         return scalar.cast(value, result.dtype) if value.dtype.is_float else value
 
     if not tensors:
@@ -72,9 +72,9 @@ def elementwise(op: Op, operation: ir.Operation, operands: list[ir.Value]) -> ir
     return map_elements(result, values, maps, body)
 
 
-def _widened(element: Scalar) -> Scalar:
-    """Return fp16 and bf16 as fp32: each operation computes in fp32 and rounds, as NumPy and torch do."""
-    return scalar.cast(element, FLOAT32) if element.dtype.is_half else element
+def computed_in(dtype: DType) -> DType:
+    """Return fp32 for fp16 and bf16: each operation computes in fp32 and rounds, as NumPy and torch do."""
+    return FLOAT32 if dtype.is_half else dtype
 
 
 def aligned(value: ir.Value, type_: TensorType, result: TensorType) -> tuple[ir.Value, ir.AffineMap]:
@@ -90,13 +90,8 @@ def aligned(value: ir.Value, type_: TensorType, result: TensorType) -> tuple[ir.
 
 def axes_walked(operand: TensorType, result: TensorType) -> list[int]:
     """Return the axes along which an operand is not broadcast to the result's last axes."""
-    return [
-        axis
-        for axis, (size, extent) in enumerate(
-            zip(operand.shape, result.shape[result.rank - operand.rank :], strict=True)
-        )
-        if size != 1 or extent == 1
-    ]
+    sizes = zip(operand.shape, result.shape[result.rank - operand.rank :], strict=True)
+    return [axis for axis, (size, extent) in enumerate(sizes) if size != 1 or extent == 1]
 
 
 def result_and_parameters(op: Op, operation: ir.Operation) -> tuple[TensorType, dict[str, Any]]:

@@ -17,7 +17,7 @@ from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.elementwise import FLOAT32, Values, axes_walked, rule
+from mlirtri.lowering.linalg.elementwise import Values, axes_walked, computed_in, rule
 from mlirtri.lowering.linalg.reductions import converted, iterators
 from mlirtri.lowering.mlir_common.index_values import size_of
 from mlirtri.lowering.mlir_common.linalg_builder import dimensions, filled, generic, loop_sizes, map_elements, reshape
@@ -61,43 +61,32 @@ def _by_parts(operands: Values, x: TensorType, y: TensorType, result: TensorType
 
 
 def _parts(value: ir.Value, type_: TensorType) -> list[ir.Value]:
-    identity = ir.AffineMap.get_identity(type_.rank)
+    result, maps = type_.with_dtype(type_.dtype.part), [ir.AffineMap.get_identity(type_.rank)]
     return [
-        map_elements(
-            type_.with_dtype(type_.dtype.part),
-            [value],
-            [identity],
-            lambda e, p=part: scalar.parts(Scalar(e, type_.dtype))[p],
-        )
+        map_elements(result, [value], maps, lambda e, p=part: scalar.parts(Scalar(e, type_.dtype))[p])
         for part in (0, 1)
     ]
 
 
 def _product(operands: Values, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
     """Return `linalg.matmul` or `linalg.batch_matmul` where the batch axes allow it, else a broadcasting generic."""
-    carried = FLOAT32 if result.dtype.is_half else result.dtype
+    flat = result.with_dtype(computed_in(result.dtype))
     rows, inner, columns = x.shape[-2], x.shape[-1], y.shape[-1]
     if x.rank == y.rank == 2:
-        flat = result.with_dtype(carried)
         value = _named(linalg.matmul, operands[0], operands[1], flat)
-    elif not (x.is_static and y.is_static):
-        flat = result.with_dtype(carried)
+    elif not (x.is_static and y.is_static) or (y.rank > 2 and x.shape[:-2] != y.shape[:-2]):
         value = _broadcast_matmul(operands, x, y, flat)
     elif y.rank == 2:
         # One matrix on the right: batch axes are merged into the rows.
         count = rows * prod(x.shape[:-2])
-        left = reshape(operands[0], (count, inner), x.dtype)
-        value = _named(linalg.matmul, left, operands[1], TensorType((count, columns), carried))
-        flat = TensorType((count, columns), carried)
-    elif x.shape[:-2] == y.shape[:-2]:
+        flat = flat.with_shape((count, columns))
+        value = _named(linalg.matmul, reshape(operands[0], (count, inner), x.dtype), operands[1], flat)
+    else:
         batch = prod(x.shape[:-2])
         left = reshape(operands[0], (batch, rows, inner), x.dtype)
         right = reshape(operands[1], (batch, inner, columns), y.dtype)
-        flat = TensorType((batch, rows, columns), carried)
+        flat = flat.with_shape((batch, rows, columns))
         value = _named(linalg.batch_matmul, left, right, flat)
-    else:
-        flat = result.with_dtype(carried)
-        value = _broadcast_matmul(operands, x, y, flat)
     return reshape(converted(value, flat, result.dtype), result.shape, result.dtype)
 
 
@@ -128,7 +117,7 @@ def _broadcast_matmul(operands: Values, x: TensorType, y: TensorType, result: Te
 
 def _vector_product(operands: Values, x: TensorType, y: TensorType, result: TensorType) -> ir.Value:
     """Return a product with a row or a column as a sum: its producers can fuse, since it reads each element once."""
-    carried = FLOAT32 if result.dtype.is_half else result.dtype
+    carried = computed_in(result.dtype)
     # Loops (row, column, inner), without those of one iteration.
     loops = [axis for axis, size in enumerate((*result.shape, None)) if size != 1]
     position = {axis: number for number, axis in enumerate(loops)}

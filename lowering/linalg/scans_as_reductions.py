@@ -7,16 +7,16 @@ Supports sums, products, maxima and minima.
 
 from __future__ import annotations
 
-from mlirtri.dialect.base.dtypes import DTYPES, DType
+from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, operations_named
 from mlirtri.dialect.definition import type_of
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
+from mlirtri.lowering.linalg.elementwise import computed_in
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted, extreme
 from mlirtri.lowering.mlir_common.linalg_builder import dimensions, filled, generic
 
-FLOAT32 = DTYPES["float32"]
 MARK = "mlirtri.reduced"
 _KINDS = {
     "arith.addf": "sum", "arith.addi": "sum", "arith.mulf": "prod", "arith.muli": "prod", "arith.maximumf": "max",
@@ -45,7 +45,7 @@ def kind_of(block: ir.Block) -> str | None:
 
 def scan_as_reduction(x: ir.Value, type_: TensorType, axis: int, kind: str) -> ir.Value:
     """Return ``out[i] = combine(x[j] for j <= i)`` along `axis` of `x`, whose type is `type_`."""
-    wide = FLOAT32 if type_.dtype.is_half else type_.dtype
+    wide = computed_in(type_.dtype)
     combine, neutral = COMBINERS[kind], _neutral(kind, wide)
     rank = type_.rank
     read = [rank if number == axis else number for number in range(rank)]

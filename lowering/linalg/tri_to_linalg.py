@@ -1,7 +1,7 @@
 """Lower `tri` operations to `linalg`, `tensor` and `arith`: the stage `linalg`.
 
 Composite operations are decomposed first. Elementwise operations become one `linalg.generic` each, with their scalar
-rule as the body; the next stage fuses them. Imperative functions are lowered by `control.py`.
+rule as the body; the next stage fuses them. Imperative functions are lowered by `imperative_functions.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.dialect.base.dtypes import DType
 from mlirtri.dialect.base.tensor_type import TensorType
 from mlirtri.dialect.bindings.mlir import ir, linalg
 from mlirtri.dialect.definition import type_of
@@ -19,7 +18,7 @@ from mlirtri.dialect.ops.op import Op
 from mlirtri.dialect.ops.windows import spread_size
 from mlirtri.dialect.scalar import algebra as scalar
 from mlirtri.dialect.scalar.algebra import Scalar
-from mlirtri.lowering.linalg.elementwise import FLOAT32, Values, result_and_parameters, rule
+from mlirtri.lowering.linalg.elementwise import Values, computed_in, result_and_parameters, rule
 from mlirtri.lowering.linalg.matmul import multiply_and_add
 from mlirtri.lowering.linalg.reductions import COMBINERS, converted, identity, iterators
 from mlirtri.lowering.mlir_common.linalg_builder import (  # fmt: skip
@@ -48,7 +47,7 @@ def _convolution(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     result, parameters = result_and_parameters(op, operation)
     if 0 in result.shape:
         return empty(result)
-    axes, carried = image.rank - 2, _carried(result.dtype)
+    axes, carried = image.rank - 2, computed_in(result.dtype)
     groups, (channels, depth) = parameters["groups"], kernel.shape[:2]
     x = _spread(converted(operands[0], image, carried), image.with_dtype(carried), parameters)
     is_by_channel = groups == channels and depth == 1
@@ -63,7 +62,7 @@ def _convolution(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
 def _in_groups(
     x: ir.Value, w: ir.Value, kernel: TensorType, result: TensorType, parameters: dict[str, Any]
 ) -> ir.Value:
-    groups, carried = parameters["groups"], _carried(result.dtype)
+    groups, carried = parameters["groups"], computed_in(result.dtype)
     images, channels, *sizes = x.type.shape
     lead = (groups,) if groups > 1 else ()
     x = reshape(x, (images, *lead, channels // groups, *sizes), carried)
@@ -73,10 +72,6 @@ def _in_groups(
     maps, axes = _maps(len(lead), len(sizes), parameters), len(sizes)
     [value] = generic([x, w], [filled(accumulated, 0)], maps, _kinds(accumulated.rank, axes + 1), body)
     return reshape(converted(value, accumulated, result.dtype), result.shape, result.dtype)
-
-
-def _carried(dtype: DType) -> DType:
-    return FLOAT32 if dtype.is_half else dtype
 
 
 def _spread(value: ir.Value, type_: TensorType, parameters: dict[str, Any]) -> ir.Value:
@@ -129,7 +124,7 @@ def _pool(op: Op, operation: ir.Operation, operands: Values) -> ir.Value:
     image, (result, parameters) = type_of(operation.operands[0].type), result_and_parameters(op, operation)
     if 0 in result.shape:
         return empty(result)
-    kind, window, dtype = parameters["kind"], parameters["window"], _carried(image.dtype)
+    kind, window, dtype = parameters["kind"], parameters["window"], computed_in(image.dtype)
     axes, rank = len(window), image.rank + len(window)
     lead, inner = range(image.rank - axes), range(image.rank, rank)
     indices = _image_indices(range(image.rank - axes, image.rank), inner, parameters)
