@@ -13,7 +13,7 @@ from math import prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.mlir_common.linalg_builder import generic, is_zeros, iterators_of, maps_of, padded, zero
-from mlirtri.lowering.mlir_common.reading import defined_by, definition
+from mlirtri.lowering.mlir_common.reading import defined_by, definition, static_integers
 
 CONVOLUTIONS = {
     "linalg.conv_1d_ncw_fcw": "conv_1d_nwc_wcf",
@@ -140,7 +140,7 @@ def _channels_last(operation: ir.Operation, image: ir.Value) -> ir.Value:
 def _padded(pad: ir.Operation | None, image: ir.Value) -> ir.Value:
     if pad is None:
         return image
-    low, high = (list(ir.DenseI64ArrayAttr(pad.attributes[f"static_{name}"])) for name in ("low", "high"))
+    low, high = (static_integers(pad, f"static_{name}") for name in ("low", "high"))
     order = _to_channels_last(image.type.rank)
     kind = pad.results[0].type
     result = ir.RankedTensorType.get([kind.shape[axis] for axis in order], kind.element_type)

@@ -10,6 +10,7 @@ for the cache that they run in.
 from __future__ import annotations
 
 from mlirtri.dialect.bindings.mlir import ir, linalg, operations_named
+from mlirtri.lowering.mlir_common.cloning import copy_for
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of
 
 CHEAP = ("arith.addf", "arith.subf", "arith.mulf", "arith.negf", "arith.extf", "arith.truncf", "linalg.yield")
@@ -24,13 +25,13 @@ def rewrite(module: ir.Module) -> None:
         readers = _readers(generic.results[0]) if len(generic.results) == 1 else []
         if _is_one_value(generic):
             for reader in (reader for reader in readers[1:] if _is_input(reader, generic.results[0])):
-                _copy_for(generic, reader)
+                copy_for(generic, reader)
         if not _is_cheap(generic):
             continue
         if len(readers) > MAX_READERS or not all(_reads_once(reader, generic.results[0]) for reader in readers):
             continue
         for reader in readers[1:]:
-            _copy_for(generic, reader)
+            copy_for(generic, reader)
 
 
 def _is_one_value(generic: ir.Operation) -> bool:
@@ -67,12 +68,7 @@ def _is_cheap(generic: ir.Operation) -> bool:
 
 def _readers(value: ir.Value) -> list[ir.Operation]:
     """Return the operations that use a value, each once."""
-    readers: list[ir.Operation] = []
-    for use in value.uses:
-        owner = use.owner.operation
-        if all(owner != other for other in readers):
-            readers.append(owner)
-    return readers
+    return list(dict.fromkeys(use.owner.operation for use in value.uses))
 
 
 def _reads_once(reader: ir.Operation, value: ir.Value) -> bool:
@@ -84,12 +80,3 @@ def _reads_once(reader: ir.Operation, value: ir.Value) -> bool:
     identity = ir.AffineMap.get_identity(maps[0].n_dims)
     positions = [position for position, operand in enumerate(reader.operands) if operand == value]
     return all(position < inputs and maps[position] == identity for position in positions)
-
-
-def _copy_for(generic: ir.Operation, reader: ir.Operation) -> None:
-    original = generic.results[0]
-    with ir.InsertionPoint(reader):
-        copy = generic.clone()
-    for position, operand in enumerate(reader.operands):
-        if operand == original:
-            reader.operands[position] = copy.operation.results[0]

@@ -26,7 +26,7 @@ from mlirtri.lowering.fusion.merge_products import fixed_weights
 from mlirtri.lowering.mlir_common.aliasing import terminator, viewed
 from mlirtri.lowering.mlir_common.imperative import is_imperative, updates_of
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of
-from mlirtri.lowering.mlir_common.reading import defined_by, definition
+from mlirtri.lowering.mlir_common.reading import defined_by, definition, only_user, reassociation_of
 
 KEPT = "mlirtri.kept"
 """The attribute of the second use, a `bufferization.dealloc_tensor` that `release` erases."""
@@ -170,8 +170,7 @@ def _product_read_by(generic: ir.Operation) -> ir.Operation | None:
 
 def _splits_columns(reshape: ir.Operation) -> bool:
     # A reshape of an array of rank 0 has no groups of axes.
-    groups = [*ir.ArrayAttr(reshape.attributes["reassociation"])][-1:]
-    sizes = [reshape.results[0].type.shape[int(axis)] for group in groups for axis in ir.ArrayAttr(group)]
+    sizes = [reshape.results[0].type.shape[axis] for group in reassociation_of(reshape)[-1:] for axis in group]
     return reshape.results[0].type.has_static_shape and sum(size != 1 for size in sizes) > 1
 
 
@@ -180,10 +179,9 @@ def _is_computed_with(value: ir.Value) -> bool:
 
     Such arithmetic is computed with the product.
     """
-    uses = list(value.uses)
-    if len(uses) != 1:
+    user = only_user(value)
+    if user is None:
         return False
-    user = uses[0].owner.operation
     if user.name in RESHAPES or user.name == "linalg.transpose":
         return _is_computed_with(user.results[0])
     return user.name == "linalg.generic" and "reduction" not in iterators_of(user)

@@ -24,7 +24,7 @@ from mlirtri.lowering.fusion import (
     widened_products,
 )
 from mlirtri.lowering.mlir_common import memory_spaces
-from mlirtri.lowering.mlir_common.linalg_builder import generic, loop_extents, zero
+from mlirtri.lowering.mlir_common.linalg_builder import generic, loop_extents, static_slice, zero
 from mlirtri.lowering.toolchain.mlir_passes import Pass, run_passes, run_rewrite
 
 PREPARE = (
@@ -207,12 +207,8 @@ def _slice_operand(operation: ir.Operation, position: int, access: ir.AffineMap,
             sizes[axis] = last[0] + 1
     if sizes == list(operand.type.shape):
         return
-    kind = ir.RankedTensorType.get(sizes, operand.type.element_type, operand.type.encoding)
-    rank = len(sizes)
     with operation.location, ir.InsertionPoint(operation):
-        operation.operands[position] = tensor.ExtractSliceOp(
-            kind, operand, [], [], [], [0] * rank, sizes, [1] * rank
-        ).result
+        operation.operands[position] = static_slice(operand, [0] * len(sizes), sizes)
 
 
 def _is_strided(expression: ir.AffineExpr, extents: dict[int, int]) -> bool:

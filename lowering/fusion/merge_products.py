@@ -15,8 +15,15 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import arith, func, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.mlir_common.attributes import BOUND, STATE, argument_attributes, result_attributes
-from mlirtri.lowering.mlir_common.linalg_builder import generic, is_zeros, iterators_of, plain_accesses, zero
-from mlirtri.lowering.mlir_common.reading import defined_by, only_user
+from mlirtri.lowering.mlir_common.linalg_builder import (
+    generic,
+    is_zeros,
+    iterators_of,
+    plain_accesses,
+    static_slice,
+    zero,
+)
+from mlirtri.lowering.mlir_common.reading import defined_by, only_user, reassociation_of
 
 
 @dataclass(frozen=True)
@@ -148,18 +155,14 @@ def _splits_columns(reshape: ir.Operation) -> bool:
     An axis of size 1 before both may be one of the columns, where there is a single row.
     """
     kind = reshape.results[0].type
-    *_, columns = _groups(reshape)
+    *_, columns = reassociation_of(reshape)
     return kind.has_static_shape and len(columns) > 1 and all(kind.shape[axis] == 1 for axis in columns[:-2])
 
 
 def _keeps_columns(reshape: ir.Operation) -> bool:
     """Return whether a reshape splits rows only."""
-    *_, columns = _groups(reshape)
+    *_, columns = reassociation_of(reshape)
     return reshape.results[0].type.has_static_shape and len(columns) == 1
-
-
-def _groups(reshape: ir.Operation) -> list[list[int]]:
-    return [[int(axis) for axis in ir.ArrayAttr(part)] for part in ir.ArrayAttr(reshape.attributes["reassociation"])]
 
 
 def _merge(group: Sequence[_Projection]) -> None:
@@ -180,10 +183,8 @@ def _merge(group: Sequence[_Projection]) -> None:
         offsets = [*[0] * len(outer), position, 0]
         position += projection.heads
         with projection.split.location, ir.InsertionPoint(projection.split):
-            part = tensor.ExtractSliceOp(
-                projection.split.results[0].type, whole, [], [], [], offsets, projection.shape, [1] * len(offsets)
-            )
-        projection.split.results[0].replace_all_uses_with(part.result)
+            part = static_slice(whole, offsets, projection.shape)
+        projection.split.results[0].replace_all_uses_with(part)
 
 
 def _product(group: Sequence[_Projection], rows: int, columns: int, element: ir.Type) -> ir.Value:

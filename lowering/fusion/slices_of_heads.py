@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import prod
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named, tensor
+from mlirtri.lowering.mlir_common.linalg_builder import static_slice
 from mlirtri.lowering.mlir_common.reading import defined_by, reassociation_of, static_integers
 
 
@@ -88,5 +89,5 @@ def _split_first(reshape: ir.Operation, slice_: ir.Operation, axis: int, split: 
     with reshape.location, ir.InsertionPoint(reshape):
         wide = ir.RankedTensorType.get(whole, kind.element_type)
         heads = tensor.expand_shape(wide, source, groups, [], whole)
-        part = tensor.ExtractSliceOp(kind, heads, [], [], [], starts, sizes, [1] * len(sizes))
-    reshape.results[0].replace_all_uses_with(part.result)
+        part = static_slice(heads, starts, sizes, kind=kind)
+    reshape.results[0].replace_all_uses_with(part)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from mlirtri.dialect.bindings.mlir import ir, operations_named
 from mlirtri.lowering.fusion.cost_guard import KEPT
+from mlirtri.lowering.mlir_common.cloning import copy_for
 from mlirtri.lowering.mlir_common.linalg_builder import iterators_of, plain_accesses
 from mlirtri.lowering.mlir_common.reading import reassociation_of
 
@@ -36,7 +37,7 @@ def rewrite(module: ir.Module) -> None:
     """Copy each reshape that is undone after several readers to every one of them, in place."""
     for collapse in _stopped(module):
         for reader in _readers(collapse.results[0])[1:]:
-            _copy_for(collapse, reader)
+            copy_for(collapse, reader)
 
 
 def is_needed(module: ir.Module) -> bool:
@@ -103,11 +104,3 @@ def _readers(value: ir.Value) -> list[ir.Operation]:
     """Return the operations that use a value, each once, without the uses that `cost_guard` gives it."""
     owners = dict.fromkeys(use.owner.operation for use in value.uses)
     return [owner for owner in owners if KEPT not in owner.attributes]
-
-
-def _copy_for(reshape: ir.Operation, reader: ir.Operation) -> None:
-    with ir.InsertionPoint(reader):
-        copy = reshape.clone()
-    for position, operand in enumerate(reader.operands):
-        if operand == reshape.results[0]:
-            reader.operands[position] = copy.operation.results[0]

@@ -16,8 +16,8 @@ from math import gcd, prod
 
 from mlirtri.dialect.bindings.mlir import arith, ir, linalg, linalg_fill, operations_named, tensor
 from mlirtri.lowering.mlir_common.index_values import index_constant
-from mlirtri.lowering.mlir_common.linalg_builder import generic, is_zeros, padded, zero
-from mlirtri.lowering.mlir_common.reading import defined_by
+from mlirtri.lowering.mlir_common.linalg_builder import generic, is_zeros, padded, static_slice, zero
+from mlirtri.lowering.mlir_common.reading import defined_by, static_integers
 
 CONVOLUTIONS = (
     "linalg.conv_1d_ncw_fcw",
@@ -65,10 +65,7 @@ def _dilated_image(operation: ir.Operation) -> _DilatedImage | None:
     if len(insertion.operands) != 2 or not (is_zeros(insertion.operands[1]) and is_zeros(operation.operands[2])):
         return None
     image = insertion.operands[0]
-    static = [
-        list(ir.DenseI64ArrayAttr(insertion.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
-    ]
-    offsets, sizes, strides = static
+    offsets, sizes, strides = (static_integers(insertion, f"static_{name}") for name in ("offsets", "sizes", "strides"))
     if list(image.type.shape) != sizes or 0 in sizes or any((*offsets[:2], *(step - 1 for step in strides[:2]))):
         return None
     phases = prod(strides[2:])
@@ -128,10 +125,9 @@ def _convolved(operation: ir.Operation, image: ir.Value, phases: Sequence[_Phase
     if part is None:
         return zeros
     weights = operation.operands[1]
-    counts, element = [phase.count for phase in phases], weights.type.element_type
-    kernel = ir.RankedTensorType.get([*weights.type.shape[:2], *counts], element)
+    counts = [phase.count for phase in phases]
     firsts, steps = ([0, 0, *(phase.first for phase in phases)], [1, 1, *(phase.step for phase in phases)])
-    w = tensor.extract_slice(kernel, weights, [], [], [], firsts, list(kernel.shape), steps)
+    w = static_slice(weights, firsts, [*weights.type.shape[:2], *counts], steps)
     dilations = [phase.dilation for phase in phases]
     convolution = getattr(linalg, operation.name.removeprefix("linalg."))
     return convolution(part, w, outs=[zeros], strides=[1] * len(phases), dilations=dilations)
@@ -150,8 +146,7 @@ def _image_part(image: ir.Value, phases: Sequence[_Phase], extents: list[int]) -
         low.append(start - phase.start)
         high.append(end - stop)
     if sizes != list(image.type.shape):
-        kind = ir.RankedTensorType.get(sizes, image.type.element_type)
-        image = tensor.extract_slice(kind, image, [], [], [], starts, sizes, [1] * len(sizes))
+        image = static_slice(image, starts, sizes)
     return _padded(image, low, high) if any((*low, *high)) else image
 
 
@@ -176,9 +171,7 @@ def _interleaved(parts: list[ir.Value], type_: ir.RankedTensorType, strides: lis
     shape = [*type_.shape[:2], *(extent * step for extent, step in zip(extents, strides, strict=True))]
     groups = [[0], [1], *([axis, axis + 1] for axis in range(2, rank, 2))]
     interleaved = tensor.collapse_shape(ir.RankedTensorType.get(shape, element), interleaved, groups)
-    if shape == list(type_.shape):
-        return interleaved
-    return tensor.extract_slice(type_, interleaved, [], [], [], [0] * len(shape), list(type_.shape), [1] * len(shape))
+    return interleaved if shape == list(type_.shape) else static_slice(interleaved, [0] * len(shape), type_.shape)
 
 
 def _select_by_remainder(values: list[ir.Value], strides: Sequence[int], loops: Sequence[int]) -> ir.Value:

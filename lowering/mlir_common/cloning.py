@@ -52,6 +52,20 @@ def copies_to_linalg(
             copy.erase()
 
 
+def replace_operand(operation: ir.Operation, old: ir.Value, new: ir.Value) -> None:
+    """Let an operation read `new` wherever it reads `old`."""
+    for position, operand in enumerate(operation.operands):
+        if operand == old:
+            operation.operands[position] = new
+
+
+def copy_for(operation: ir.Operation, reader: ir.Operation) -> None:
+    """Let `reader` read the result of a copy of `operation`, which stands just before it."""
+    with ir.InsertionPoint(reader):
+        copy = operation.clone().operation
+    replace_operand(reader, operation.results[0], copy.results[0])
+
+
 def needed_by(operation: ir.Operation) -> list[ir.Value]:
     """Return the operands of an operation and of those inside it."""
     return [value for inner in all_operations_in(operation) for value in inner.operands]

@@ -91,6 +91,15 @@ def insert_slice(
     )  # fmt: skip
 
 
+def static_slice(
+    value: ir.Value, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int] | None = None,
+    kind: ir.RankedTensorType | None = None,
+) -> ir.Value:  # fmt: skip
+    """Return a `tensor.extract_slice` of numbers alone; `kind` is its type where axes of size 1 go."""
+    kind = kind or ir.RankedTensorType.get(sizes, value.type.element_type, value.type.encoding)
+    return tensor.extract_slice(kind, value, [], [], [], offsets, sizes, strides or [1] * len(sizes))
+
+
 def cast_to(value: ir.Value, type_: ir.Type) -> ir.Value:
     return value if value.type == type_ else tensor.cast(type_, value, loc=unnamed())
 
