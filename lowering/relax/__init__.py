@@ -8,7 +8,7 @@ Read in this order:
 - `relax_to_tir.py`: the list of passes.
 - `legalized.py`: passes on the PrimFuncs that LegalizeOps makes, before anything is fused.
 - `product_operands.py`: transposes and casts folded into the products that read them.
-- `row_fusion.py`: calls merged into row kernels and attention; `row_merging.py` makes one PrimFunc of several.
+- `row_fusion.py`: calls merged into row kernels and attention; `call_merging.py` makes one PrimFunc of several.
 - `packed_weights.py`: weights packed for the products that read them, and other values of bound tensors alone, which
   are computed once, when the tensors are bound.
 - `product_joining.py`: products joined with products and elementwise calls that read them.

@@ -6,15 +6,16 @@ in one PrimFunc. Gives an `Edge` for each pair.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.lowering.core.stage import CompileContext, Edge
 from mlirtri.lowering.relax import relax_to_tir
+from mlirtri.lowering.relax.call_merging import Dependencies
 from mlirtri.lowering.relax.legalized import block_with
 from mlirtri.lowering.relax.row_fusion import Separations
+from mlirtri.lowering.tir.product_recognition import OP_PATTERN, OPAQUE
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
     LOCATION,
+    Binding,
     IRModule,
     PrimFunc,
     SBlock,
@@ -23,8 +24,6 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_walk,
 )
 from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
-
-_OPAQUE = 8
 
 
 def explain(mod: IRModule, context: CompileContext) -> list[Edge]:
@@ -37,33 +36,26 @@ def explain(mod: IRModule, context: CompileContext) -> list[Edge]:
     groups = _groups(steps[0]), _groups(steps[1])
     separations = Separations(steps[0], context.target, _calls_in)
     edges = []
-    for index, binding in enumerate(calls):
-        for producer in _read_by(binding, calls):
+    for index, (binding, producers) in enumerate(zip(calls, Dependencies(calls).reads, strict=True)):
+        for producer in producers:
             verdict = _verdict(mod, calls, (producer, index), groups, separations)
             names = (_shown(calls[producer]), _shown(binding))
             edges.append(Edge("tir", *names, lines.get(binding.var.name, ""), *verdict))
     return edges
 
 
-def _shown(binding: Any) -> str:
+def _shown(binding: Binding) -> str:
     call = binding.value
     callee = call.args[0].name_hint if operator_of(binding).startswith("relax.call_tir") else operator_of(binding)
     return f"{callee.removeprefix('relax.')} {binding.var.name}"
 
 
-def _read_by(binding: Any, calls: list[Any]) -> list[int]:
-    variables: list[Any] = []
-    structural_walk(binding.value, (relax.Var, variables.append), order="post")
-    return [index for index, call in enumerate(calls) if any(call.var.same_as(variable) for variable in variables)]
-
-
-def _marked(mod: IRModule, name: str, function: Any, calls: list[Any]) -> IRModule:
+def _marked(mod: IRModule, name: str, function: relax.Function, calls: list[Binding]) -> IRModule:
     """Return the module in which the source line of each block is the index of the call that it belongs to."""
 
-    def bare(block: Any) -> Any:
-        return block_with(
-            block, annotations={key: value for key, value in block.annotations.items() if key != LOCATION}
-        )
+    def bare(block: SBlock) -> SBlock:
+        others = {key: value for key, value in block.annotations.items() if key != LOCATION}
+        return block_with(block, annotations=others)
 
     functions = {}
     for gv, callee in mod.functions_items():
@@ -80,13 +72,18 @@ def _groups(mod: IRModule) -> list[set[int]]:
     return [_calls_in(function) for _, function in mod.functions_items() if isinstance(function, PrimFunc)]
 
 
-def _number(block: Any) -> set[int]:
+def _number(block: SBlock) -> set[int]:
     return {int(str(block.annotations[LOCATION]).partition(":")[0])} if LOCATION in block.annotations else set()
 
 
 def _verdict(
-    mod: IRModule, calls: list, edge: tuple[int, int], groups: tuple, separations: Separations
-) -> tuple:  # fmt: skip
+    mod: IRModule,
+    calls: list[Binding],
+    edge: tuple[int, int],
+    groups: tuple[list[set[int]], list[set[int]]],
+    separations: Separations,
+) -> tuple[bool, str, str]:
+    """Return whether both calls are in one kernel, by which pass or for which obstacle, and why."""
     both, (by_tvm, final) = set(edge), groups
     if any(both <= group for group in by_tvm):
         return True, "epilogue", "TVM computes both in one loop nest, or one right after the other"
@@ -109,11 +106,11 @@ def _calls_in(function: PrimFunc) -> set[int]:
     return numbers
 
 
-def _is_opaque(mod: IRModule, binding: Any) -> bool:
+def _is_opaque(mod: IRModule, binding: Binding) -> bool:
     operator = operator_of(binding)
     if operator.startswith("relax.call_") and operator != "relax.call_tir":
         return True
     if operator != "relax.call_tir":
         return False
     attributes = mod[binding.value.args[0]].attrs or {}
-    return int(attributes.get("op_pattern", 0)) == _OPAQUE
+    return int(attributes.get(OP_PATTERN, 0)) == OPAQUE

@@ -17,18 +17,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.lowering.bridge.scalar.floats import equal
 from mlirtri.lowering.bridge.scalar.scalar_rules import hide_zero, same_bits
 from mlirtri.lowering.tir.arithmetic import TWICE_AS_WIDE, difference, is_exact, is_update, reads_memory, wrapped
 from mlirtri.lowering.tir.blocks import BlockFacts, NotStaticLoopsError, leaf_blocks
-from mlirtri.lowering.tir.product_recognition import OP_PATTERN
+from mlirtri.lowering.tir.product_recognition import BROADCAST, ELEMENTWISE, OP_PATTERN, OPAQUE
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
     IS_SCHEDULED,
     LOCATION,
     BlockBuilder,
+    Expr,
     IRModule,
     Node,
     PrimFunc,
@@ -42,22 +41,28 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tirx,
     tvm,
 )
-from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
+from mlirtri.lowering.toolchain.tvm_passes import (
+    bindings_of,
+    operator_of,
+    relax_functions,
+    with_arguments,
+    with_functions,
+)
 
 _OPERATORS = (tirx.Add, tirx.Sub, tirx.Mul)
 
 
 def protect_arithmetic(mod: IRModule) -> IRModule:
     """Rewrite float differences as sums, and compute integers in twice their width, in every PrimFunc."""
-    result = IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    for name, function in mod.functions_items():
-        if isinstance(function, PrimFunc):
-            body = structural_map(function.body, (tirx.BufferStore, _protected), order="post")
-            result.update_func(name, function.with_body(body))
-    return result
+    changed = {
+        gv: function.with_body(structural_map(function.body, (tirx.BufferStore, _protected), order="post"))
+        for gv, function in mod.functions_items()
+        if isinstance(function, PrimFunc)
+    }
+    return with_functions(mod, changed)
 
 
-def _protected(store: Stmt) -> Any:
+def _protected(store: Stmt) -> Stmt:
     if isinstance(store.value, _OPERATORS) and is_update(store):
         return store
     rules = [(tirx.NE, _unequal), *((kind, _rewritten) for kind in _OPERATORS)]
@@ -65,14 +70,14 @@ def _protected(store: Stmt) -> Any:
     return tirx.BufferStore(store.buffer, value, store.indices)
 
 
-def _unequal(node: Node) -> Any:
+def _unequal(node: Node) -> Expr:
     """Return x != y of floats as the negation of x == y: TVM's own != is false for NaN."""
     if not str(node.a.ty.dtype).startswith(("float", "bfloat")):
         return node
     return tirx.bitwise_xor(equal(node.a, node.b), tirx.IntImm("bool", 1))
 
 
-def _rewritten(node: Node) -> Any:
+def _rewritten(node: Node) -> Expr:
     dtype = str(node.ty.dtype)
     if not reads_memory(node):
         return node
@@ -134,9 +139,7 @@ def _redirect(function: relax.Function, clones: _Clones) -> relax.Function:
         callee = clones.clone_of(call.args[0], location and str(location))
         if callee.same_as(call.args[0]):
             return binding
-        return relax.VarBinding(
-            binding.var, relax.Call(call.op, [callee, *call.args[1:]], call.attrs, call.ty_args, call.span)
-        )
+        return relax.VarBinding(binding.var, with_arguments(call, [callee, *call.args[1:]]))
 
     return structural_map(function, (relax.VarBinding, visit), order="post")
 
@@ -172,9 +175,7 @@ def fold_empty_loops(mod: IRModule) -> IRModule:
             body = structural_map(function.body, (tirx.For, _fold_nest), order="pre")
             if body is not function.body:
                 changed[gv] = function.with_body(body)
-    if not changed:
-        return mod
-    return IRModule({**dict(mod.functions_items()), **changed}, attrs=mod.attrs)
+    return with_functions(mod, changed)
 
 
 def _fold_nest(loop: tirx.For):
@@ -202,13 +203,9 @@ def _fold_nest(loop: tirx.For):
     for enclosing in reversed(loops):
         if not _is_empty(enclosing.extent):
             result = tirx.For(
-                enclosing.loop_var,
-                enclosing.min,
-                enclosing.extent,
-                enclosing.kind,
-                result,
+                enclosing.loop_var, enclosing.min, enclosing.extent, enclosing.kind, result,
                 annotations=enclosing.annotations,
-            )
+            )  # fmt: skip
     return result
 
 
@@ -216,7 +213,7 @@ def _hidden(store: tirx.BufferStore) -> tirx.BufferStore:
     return tirx.BufferStore(store.buffer, hide_zero(store.value), store.indices)
 
 
-def _is_empty(extent: Any) -> bool:
+def _is_empty(extent: Expr) -> bool:
     return isinstance(extent, tirx.IntImm) and int(extent) == 0
 
 
@@ -236,12 +233,8 @@ def implement_sorts(mod: IRModule) -> IRModule:
         result = relax.backend.DispatchSortScan()(mod)
     for gv, function in result.functions_items():
         if isinstance(function, PrimFunc) and gv.name_hint not in existing:
-            result.update_func(gv, function.with_attrs({"op_pattern": OPAQUE, IS_SCHEDULED: True}))
+            result.update_func(gv, function.with_attrs({OP_PATTERN: OPAQUE, IS_SCHEDULED: True}))
     return result
-
-
-ELEMENTWISE, BROADCAST, OPAQUE = 0, 1, 8
-"""TVM's `op_pattern` values."""
 
 
 def mark_elements(mod: IRModule) -> IRModule:
@@ -251,7 +244,7 @@ def mark_elements(mod: IRModule) -> IRModule:
         for gv, function in mod.functions_items()
         if isinstance(function, PrimFunc) and (kind := _kind(function)) is not None
     }
-    return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
+    return with_functions(mod, marked)
 
 
 def _kind(function: PrimFunc) -> int | None:

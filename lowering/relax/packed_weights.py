@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
 
 from mlirtri.dialect.base.dtypes import as_dtype
 from mlirtri.lowering.core.stage import CompileContext
+from mlirtri.lowering.relax.call_merging import is_view
 from mlirtri.lowering.relax.product_operands import with_regions_of
-from mlirtri.lowering.relax.row_merging import is_view
 from mlirtri.lowering.schedule.fusable_forms import is_convolution, packs_filters
 from mlirtri.lowering.schedule.products.packed_weights import (
     WeightLayout,
@@ -35,21 +34,31 @@ from mlirtri.lowering.toolchain.tvm_names import (
     ONCE,
     VIEW,
     Binding,
+    BindingBlock,
     BlockBuilder,
     Buffer,
     Expr,
+    GlobalVar,
     IRModule,
     Node,
     PrimFunc,
     SBlock,
     TensorLoad,
+    TensorType,
     Var,
     ir,
     relax,
     structural_map,
+    structural_walk,
     tirx,
 )
-from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
+from mlirtri.lowering.toolchain.tvm_passes import (
+    bindings_of,
+    relax_functions,
+    takes_tensors,
+    with_arguments,
+    with_functions,
+)
 
 MAX_GROWTH = 1 << 16
 """The most bytes by which a value that is computed once may exceed what it is computed from."""
@@ -93,26 +102,32 @@ class _Operand:
     """For each axis of the parameter, its number in the layout; -1 for axes of size 1."""
 
 
+_Key = tuple[Var, tuple[int, ...], tuple[int, ...]]
+"""A weight, its packed shape, and the order of its axes."""
+_Rewritten = tuple[tuple[_Operand, ...], GlobalVar | None]
+"""The parameters that a function reads packed, and the function that does; None where there are none."""
+
+
 class _Packing:
-    def __init__(self, mod: IRModule, weights: Collection[Any]):
+    def __init__(self, mod: IRModule, weights: Collection[Var]):
         self.builder = BlockBuilder(mod)
         self.weights = set(weights)
         self.is_changed = self.is_dataflow = False
         self.functions = {gv.name_hint: func for gv, func in mod.functions_items() if isinstance(func, PrimFunc)}
-        self.packed: dict[tuple[Any, tuple[int, ...], tuple[int, ...]], Any] = {}
-        """From a weight, the packed shape and the order of its axes to the variable of its packed copy."""
-        self.rewritten: dict[tuple[str, tuple[int, ...]], tuple[tuple[_Operand, ...], Any]] = {}
-        """By function and the positions of weights: the packed parameters, and the new function."""
+        self.packed: dict[_Key, Var] = {}
+        """The variables of packed copies."""
+        self.rewritten: dict[tuple[str, tuple[int, ...]], _Rewritten] = {}
+        """By function and the positions of weights."""
 
-    def block(self, block: Any) -> Any:
+    def block(self, block: BindingBlock) -> BindingBlock:
         self.is_dataflow = isinstance(block, relax.DataflowBlock)
         # A variable of one dataflow block is not visible in others.
         self.packed = {key: packed for key, packed in self.packed.items() if not isinstance(packed, relax.DataflowVar)}
         bindings = [new for binding in block.bindings for new in self._bindings(binding)]
         return relax.DataflowBlock(bindings) if self.is_dataflow else relax.BindingBlock(bindings)
 
-    def _bindings(self, binding: Any) -> Iterator[Any]:
-        if operator_of(binding) == "relax.call_tir" and isinstance(binding.value.args[1], relax.Tuple):
+    def _bindings(self, binding: Binding) -> Iterator[Binding]:
+        if takes_tensors(binding):
             call, arguments = binding.value, list(binding.value.args[1].fields)
             operands, callee = self._rewritten(call.args[0].name_hint, arguments)
             for operand in operands:
@@ -122,14 +137,14 @@ class _Packing:
                 arguments[operand.position] = self.packed[key]
             if operands:
                 changed = [callee, relax.Tuple(arguments), *call.args[2:]]
-                yield relax.VarBinding(binding.var, relax.Call(call.op, changed, call.attrs, call.ty_args, call.span))
+                yield relax.VarBinding(binding.var, with_arguments(call, changed))
                 return
             if is_computed_once(binding.value, self.weights):
                 # A view of a weight, or several in one tensor.
                 self.weights.add(binding.var)
         yield binding
 
-    def _rewritten(self, name: str, arguments: list[Any]) -> tuple[tuple[_Operand, ...], Any]:
+    def _rewritten(self, name: str, arguments: list[Var]) -> _Rewritten:
         """Return the arguments that a function reads packed, of those that are weights, and the function that does."""
         positions = tuple(number for number, argument in enumerate(arguments) if argument in self.weights)
         if not positions or name not in self.functions:
@@ -138,9 +153,9 @@ class _Packing:
             self.rewritten[name, positions] = self._rewrite(name, positions)
         return self.rewritten[name, positions]
 
-    def _rewrite(self, name: str, positions: Collection[int]) -> tuple[tuple[_Operand, ...], Any]:
+    def _rewrite(self, name: str, positions: Collection[int]) -> _Rewritten:
         function = self.functions[name]
-        products = _products(function)
+        products = products_of(function)
         found = [_operand(function, product, positions, len(products)) for product in products]
         operands = tuple(operand for operand in found if operand is not None)
         if not operands:
@@ -150,7 +165,7 @@ class _Packing:
             packed = _reading_packed(packed, operand)
         return operands, self.builder.add_func(packed, f"{name}_packed")
 
-    def _pack(self, key: Any, layout: WeightLayout) -> Any:
+    def _pack(self, key: _Key, layout: WeightLayout) -> Binding:
         weight, _, order = key
         callee = self.builder.add_func(_pack_function(weight, layout, order), "pack_weight")
         kind = relax.TensorType(layout.shape, str(weight.ty.dtype))
@@ -160,8 +175,8 @@ class _Packing:
         return relax.VarBinding(self.packed[key], value)
 
 
-def _products(function: PrimFunc) -> list[Product]:
-    """Return the products of a function whose reductions are all products."""
+def products_of(function: PrimFunc) -> list[Product]:
+    """Return the products of a function whose reductions are all products; else none."""
     try:
         reductions = [(facts, block) for facts, block in blocks_of(function) if not facts.is_spatial]
     except (NotStaticLoopsError, ValueError):
@@ -193,13 +208,8 @@ def _operand(function: PrimFunc, product: Product, weights: Collection[int], pro
 
 
 def _loads(function: PrimFunc, source: Buffer) -> int:
-    loads = []
-
-    def note(node: Node) -> Any:
-        loads.append(node)
-        return node
-
-    structural_map(function.body, (TensorLoad, note))
+    loads: list[Node] = []
+    structural_walk(function.body, (TensorLoad, loads.append))
     return sum(node.source.same_as(source) for node in loads)
 
 
@@ -210,14 +220,14 @@ def _reading_packed(function: PrimFunc, operand: _Operand) -> PrimFunc:
     packed = buffer(f"{weight.name}_packed", layout.shape, str(weight.dtype))
     parameters = [packed if n == position else parameter for n, parameter in enumerate(function.params)]
 
-    def loaded(node: Node) -> Any:
+    def loaded(node: Node) -> Expr:
         if not node.source.same_as(weight):
             return node
         by_axis = {axis: i for axis, i in zip(order, node.indices, strict=True)}
         column, *reduced = (by_axis[axis] for axis in range(len(layout.reduced) + 1))
         return load(packed, layout.indices(column, reduced))
 
-    def with_regions(node: Node) -> Any:
+    def with_regions(node: Node) -> Node:
         if not node.iter_vars or not any(read.source.same_as(weight) for read in node.reads):
             return node
         return with_regions_of(node, [*(region.source for region in (*node.reads, *node.writes)), packed])
@@ -226,13 +236,13 @@ def _reading_packed(function: PrimFunc, operand: _Operand) -> PrimFunc:
     return PrimFunc(parameters, body, function.ret_type, function.attrs)
 
 
-def _pack_function(weight: Any, layout: WeightLayout, order: tuple[int, ...]) -> PrimFunc:
+def _pack_function(weight: Var, layout: WeightLayout, order: tuple[int, ...]) -> PrimFunc:
     """Return the function that packs a weight, whose axes are those of the layout in this order."""
     dtype = str(weight.ty.dtype)
     source = buffer("weight", [int(size) for size in weight.ty.shape], dtype)
     target = buffer("packed", layout.shape, dtype)
 
-    def statements(variables: list[Any]) -> Statements:
+    def statements(variables: list[Var]) -> Statements:
         column, reduced = layout.axes(variables)
         axes = [column, *reduced]
         value = load(source, [index(0) if axis < 0 else axes[axis] for axis in order])
@@ -250,7 +260,11 @@ def keep_small_weights(mod: IRModule, weights: Collection[Var]) -> IRModule:
     [(_, function)] = relax_functions(mod)
     bindings = list(bindings_of(function))
     once = computed_once(bindings, weights)
-    calls = [(position in once, binding.value) for position, binding in enumerate(bindings) if _is_call(binding)]
+    calls = [
+        (position in once, binding.value)
+        for position, binding in enumerate(bindings)
+        if takes_tensors(binding) and isinstance(binding.value.ty_args[0], relax.TensorType)
+    ]
     often = {call.args[0].name_hint for is_once, call in calls if not is_once}
     names = {
         call.args[0].name_hint for is_once, call in calls if is_once and _bytes(call.ty_args[0]) <= MAX_GROWTH
@@ -260,22 +274,14 @@ def keep_small_weights(mod: IRModule, weights: Collection[Var]) -> IRModule:
         for gv in mod.get_global_vars()
         if gv.name_hint in names and not is_view(mod[gv])
     }
-    return IRModule({**dict(mod.functions_items()), **opaque}, attrs=mod.attrs) if opaque else mod
-
-
-def _is_call(binding: Binding) -> bool:
-    """Return whether a binding is a call of a PrimFunc with one result."""
-    is_call = operator_of(binding) == "relax.call_tir" and isinstance(binding.value.args[1], relax.Tuple)
-    return is_call and isinstance(binding.value.ty_args[0], relax.TensorType)
+    return with_functions(mod, opaque)
 
 
 def mark_once(mod: IRModule, weights: Collection[Var]) -> IRModule:
     """Return the module with ``mlirtri.once`` on functions that are called with what depends on weights alone."""
     [(_, function)] = relax_functions(mod)
     fixed, once, often = set(weights), set(), set()
-    for binding in bindings_of(function):
-        if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
-            continue
+    for binding in filter(takes_tensors, bindings_of(function)):
         callee = binding.value.args[0].name_hint
         if is_computed_once(binding.value, fixed):
             once.add(callee)
@@ -287,16 +293,15 @@ def mark_once(mod: IRModule, weights: Collection[Var]) -> IRModule:
         for gv in mod.get_global_vars()
         if gv.name_hint in once - often and VIEW not in (mod[gv].attrs or {}) and ONCE not in (mod[gv].attrs or {})
     }
-    return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
+    return with_functions(mod, marked)
 
 
 def computed_once(bindings: Sequence[Binding], weights: Collection[Var]) -> set[int]:
     """Return the positions of the bindings that compute what depends on weights alone."""
     fixed, found = set(weights), set()
     for position, binding in enumerate(bindings):
-        if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
-            continue
-        if len(binding.value.args[1].fields) and is_computed_once(binding.value, fixed):
+        is_call = takes_tensors(binding) and len(binding.value.args[1].fields) > 0
+        if is_call and is_computed_once(binding.value, fixed):
             fixed.add(binding.var)
             found.add(position)
     return found
@@ -309,14 +314,14 @@ def is_computed_once(call: Expr, fixed: AbstractSet[Var]) -> bool:
     return is_fixed and _is_small(call, arguments)
 
 
-def _is_small(call: Expr, arguments: Any) -> bool:
+def _is_small(call: Expr, arguments: Sequence[Expr]) -> bool:
     [kind] = call.ty_args
     results = kind.fields if isinstance(kind, relax.TupleType) else [kind]
     before, after = sum(_bytes(argument.ty) for argument in arguments), sum(map(_bytes, results))
     return after <= before + MAX_GROWTH
 
 
-def _bytes(kind: Any) -> int:
+def _bytes(kind: TensorType) -> int:
     size = 1
     for extent in kind.shape:
         if not isinstance(extent, tirx.IntImm):

@@ -12,15 +12,16 @@ what `schedule.fusable_forms.takes_chain` says a schedule rule takes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.relax.packed_weights import computed_once
-from mlirtri.lowering.relax.row_merging import (
+from mlirtri.lowering.relax.call_merging import (
+    Dependencies,
     Launch,
     Merged,
+    form_of,
     in_order,
     is_view,
     launch_of,
@@ -29,18 +30,20 @@ from mlirtri.lowering.relax.row_merging import (
     merged_name,
     with_blocks,
 )
+from mlirtri.lowering.relax.packed_weights import computed_once, products_of
 from mlirtri.lowering.schedule.fusable_forms import is_tiled, packs_filters, takes_chain, takes_filters
 from mlirtri.lowering.tir.blocks import NotStaticLoopsError, blocks_of
-from mlirtri.lowering.tir.product_recognition import Product, find_product
+from mlirtri.lowering.tir.product_recognition import Product
 from mlirtri.lowering.toolchain.tvm_names import (
     IMPERATIVE,
+    Binding,
+    BindingBlock,
     BlockBuilder,
     IRModule,
     PrimFunc,
     TensorLoad,
     Var,
     relax,
-    structural_walk,
 )
 
 PRODUCTS = ("product", "filters")
@@ -49,10 +52,10 @@ MOST_READERS = 8
 """The most elementwise calls that are joined with one product."""
 
 
-def join_products(mod: IRModule, target: Target, weights: Collection[Var] = ()) -> IRModule:
+def join_products(mod: IRModule, target: Target, weights: Collection[Var]) -> IRModule:
     """Return the module with calls joined; calls on `weights` alone, which run once, are not joined with others."""
 
-    def joined(block: Any, builder: BlockBuilder) -> Any:
+    def joined(block: BindingBlock, builder: BlockBuilder) -> BindingBlock:
         search = _Search(block, mod, target, weights)
         search.join()
         return relax.DataflowBlock(list(search.rebuilt(builder))) if search.group_of else block
@@ -77,7 +80,7 @@ class _Group:
 class _Search:
     """The calls of a dataflow block, and which of them can be joined."""
 
-    def __init__(self, block: Any, mod: IRModule, target: Target, weights: Collection[Any]):
+    def __init__(self, block: BindingBlock, mod: IRModule, target: Target, weights: Collection[Var]):
         self.bindings, self.target = list(block.bindings), target
         once = computed_once(self.bindings, weights) if weights else ()
         self.launches: dict[int, Launch] = {
@@ -85,12 +88,10 @@ class _Search:
             for position, binding in enumerate(self.bindings)
             if position not in once and (launch := launch_of(binding, mod))
         }
-        self.position_of = {binding.var: position for position, binding in enumerate(self.bindings)}
-        self.reads = [self._read_by(binding) for binding in self.bindings]
-        self.readers: list[list[int]] = [[] for _ in self.bindings]
-        for position, read in enumerate(self.reads):
-            for source in read:
-                self.readers[source].append(position)
+        dependencies = Dependencies(self.bindings)
+        self.position_of, self.reads, self.readers = (
+            dependencies.position_of, dependencies.reads, dependencies.readers,
+        )  # fmt: skip
         products = {launch.name: _only_product(launch.function) for launch in self.launches.values()}
         kinds = {launch.name: _kind(launch.function, products[launch.name]) for launch in self.launches.values()}
         self.kinds = {position: kinds[launch.name] for position, launch in self.launches.items()}
@@ -98,13 +99,8 @@ class _Search:
             if _reads_packed_filters(launch, products[launch.name], weights):
                 self.kinds[position] = "filters"
         self.group_of: dict[int, _Group] = {}
-        self._known: dict[Any, bool] = {}
+        self._known: dict[Hashable, bool] = {}
         """What the rule takes, by the form of a group: layers of a network are the same calls again and again."""
-
-    def _read_by(self, binding: Any) -> set[int]:
-        variables: list[Any] = []
-        structural_walk(binding.value, (relax.Var, variables.append), order="post")
-        return {self.position_of[variable] for variable in variables if variable in self.position_of}
 
     def join(self) -> None:
         """Find the groups, which share no calls."""
@@ -117,7 +113,7 @@ class _Search:
 
     def _pair(self, second: int) -> _Group | None:
         """Return a product with another one, whose result it alone reads; None where there is none."""
-        for first in sorted(self.reads[second]):
+        for first in self.reads[second]:
             if self.kinds.get(first) == "product" and first not in self.group_of and self.readers[first] == [second]:
                 group = self._group((first, second), ())
                 if group is not None:
@@ -162,7 +158,7 @@ class _Search:
         """Return the last product that a call reads itself or through a reshape; -1 for none."""
         sources = set(self.reads[reader])
         for view in [source for source in sources if self.kinds.get(source) == "view"]:
-            sources |= self.reads[view]
+            sources.update(self.reads[view])
         return max((source for source in sources if self.kinds.get(source) in PRODUCTS), default=-1)
 
     def _group(self, members: Sequence[int], views: Sequence[int | None]) -> _Group | None:
@@ -199,22 +195,18 @@ class _Search:
             self._known[form] = takes_filters(function) if has_filters else takes_chain(function, self.target)
         return self._known[form]
 
-    def _form(self, group: _Group) -> tuple[Any, ...]:
-        """Return what decides the merged function of a group, besides names."""
-        numbers: dict[Any, int] = {}
-        calls = []
-        for position in group.launches:
-            launch = self.launches[position]
-            read = tuple(numbers.setdefault(argument, len(numbers)) for argument in launch.arguments)
-            result = numbers.setdefault(launch.result, len(numbers))
-            calls.append((launch.name, read, result, self._is_seen(launch.result, group)))
-        return (*calls, *(self.kinds[member] == "filters" for member in group.members))
+    def _form(self, group: _Group) -> Hashable:
+        """Return what decides whether the rule takes a group."""
+        return self._of_calls(form_of, group), *(self.kinds[member] == "filters" for member in group.members)
 
     def _merged(self, group: _Group) -> Merged:
-        launches = [self.launches[position] for position in group.launches]
-        return merged(launches, lambda result: self._is_seen(result, group))
+        return self._of_calls(merged, group)
 
-    def _is_seen(self, result: Any, group: _Group) -> bool:
+    def _of_calls(self, function: Callable[..., Any], group: _Group) -> Any:
+        launches = [self.launches[position] for position in group.launches]
+        return function(launches, lambda result: self._is_seen(result, group))
+
+    def _is_seen(self, result: Var, group: _Group) -> bool:
         position = self.position_of[result]
         if position in group.views:
             return False
@@ -222,7 +214,7 @@ class _Search:
         inside = {*group.members, *(view for view in group.views if set(self.readers[view]) <= set(group.members))}
         return not isinstance(result, relax.DataflowVar) or any(reader not in inside for reader in readers)
 
-    def rebuilt(self, builder: BlockBuilder) -> Iterator[Any]:
+    def rebuilt(self, builder: BlockBuilder) -> Iterator[Binding]:
         """Yield the bindings, with one call for each group."""
         units: dict[tuple[int, ...], _Group] = {}
         for position in range(len(self.bindings)):
@@ -240,11 +232,8 @@ class _Search:
 
 def _only_product(function: PrimFunc) -> Product | None:
     """Return the product of a function whose only reduction it is."""
-    try:
-        reductions = [(facts, block) for facts, block in blocks_of(function) if not facts.is_spatial]
-    except (NotStaticLoopsError, ValueError):
-        return None
-    return find_product(*reductions[0]) if len(reductions) == 1 else None
+    products = products_of(function)
+    return products[0] if len(products) == 1 else None
 
 
 def _reads_packed_filters(launch: Launch, product: Product | None, weights: Collection[Var]) -> bool:

@@ -6,8 +6,9 @@ t[i, j] = b[j, i]; out[i, j] += a[i, k] * t[k, j]   ──►   out[i, j] += a[i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from mlirtri.lowering.relax.legalized import block_with
 from mlirtri.lowering.schedule.fusable_forms import is_channels_first, pads_image
 from mlirtri.lowering.tir.blocks import BlockFacts, blocks_of
 from mlirtri.lowering.tir.padded_images import padded
@@ -16,6 +17,7 @@ from mlirtri.lowering.tir.statements import index
 from mlirtri.lowering.tir.tiles import replaced
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,
+    Binding,
     BlockBuilder,
     Buffer,
     Expr,
@@ -32,7 +34,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_map,
     tirx,
 )
-from mlirtri.lowering.toolchain.tvm_passes import bindings_of, operator_of, relax_functions
+from mlirtri.lowering.toolchain.tvm_passes import bindings_of, relax_functions, takes_tensors, with_arguments
 
 
 def fold_operands(mod: IRModule) -> IRModule:
@@ -98,10 +100,10 @@ class _Folding:
         """From the variable of a foldable tensor to the function that makes it and that function's operand."""
         self.blocks: dict[str, OnlyBlock | None] = {}
         self.is_changed = False
-        self._known: dict[tuple[Any, int, Any], PrimFunc | None] = {}
+        self._known: dict[tuple[PrimFunc, int, PrimFunc], PrimFunc | None] = {}
         """By function, argument number and producer: the function that reads through it, None where it may not."""
 
-    def note(self, function: Any) -> None:
+    def note(self, function: relax.Function) -> None:
         """Record the foldable producers among the bindings of a Relax function."""
         for binding in bindings_of(function):
             called = self._called(binding)
@@ -110,7 +112,7 @@ class _Folding:
             if (block := self._block(called)) is not None and self.is_foldable(*block):
                 self.producers[binding.var] = (self.functions[called], binding.value.args[1].fields[0])
 
-    def binding(self, binding: Any) -> Any:
+    def binding(self, binding: Binding) -> Binding:
         """Return the binding of a product with a call that reads the operands of its producers; others unchanged."""
         called = self._called(binding)
         if called is None or not any(operand in self.producers for operand in binding.value.args[1].fields):
@@ -125,9 +127,7 @@ class _Folding:
         self.is_changed = True
         # The indices are plain now, so elementwise consumers fuse into the product even if it sums one row each.
         callee = self.builder.add_func(function.with_attrs({OP_PATTERN: PRODUCT}), f"{called}_of_moved")
-        value = relax.Call(
-            call.op, [callee, relax.Tuple(arguments), *call.args[2:]], call.attrs, call.ty_args, call.span
-        )
+        value = with_arguments(call, [callee, relax.Tuple(arguments), *call.args[2:]])
         return relax.VarBinding(binding.var, value)
 
     def _folded(self, original: OnlyBlock, function: PrimFunc, operands: Sequence[Var]) -> tuple[PrimFunc, list[Var]]:
@@ -152,8 +152,8 @@ class _Folding:
             self._known[key] = None if folded is None or not self.fits(original, folded) else through
         return self._known[key]
 
-    def _called(self, binding: Any) -> str | None:
-        if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
+    def _called(self, binding: Binding) -> str | None:
+        if not takes_tensors(binding):
             return None
         name = binding.value.args[0].name_hint
         return name if name in self.functions else None
@@ -254,7 +254,4 @@ def with_regions_of(block: SBlock, buffers: Iterable[Buffer]) -> SBlock:
     """Return an SBlock whose read and write regions are those of its body, as far as they are of `buffers`."""
     bare = SBlock(block.iter_vars, [], [], block.name_hint, block.body, block.init)
     reads, writes = read_write_region(bare, {buffer: buffer for buffer in buffers})[:2]
-    return SBlock(
-        block.iter_vars, reads, writes, block.name_hint, block.body, block.init, block.alloc_buffers,
-        annotations=block.annotations,
-    )  # fmt: skip
+    return block_with(block, reads=reads, writes=writes)

@@ -6,11 +6,10 @@ operators that TVM cannot legalise (`PassFailedError` on their line).
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.stage import CompileContext
 from mlirtri.lowering.external.vdevices import has_devices, mark_devices
+from mlirtri.lowering.relax.call_merging import is_view
 from mlirtri.lowering.relax.legalized import (
     fold_empty_loops,
     has_sorts,
@@ -23,14 +22,16 @@ from mlirtri.lowering.relax.packed_weights import fixed_weights, keep_small_weig
 from mlirtri.lowering.relax.product_joining import join_products
 from mlirtri.lowering.relax.product_operands import fold_operands, fold_padding
 from mlirtri.lowering.relax.row_fusion import fuse_rows
-from mlirtri.lowering.relax.row_merging import is_view
 from mlirtri.lowering.tir.product_recognition import mark_products
 from mlirtri.lowering.toolchain.tvm_names import (
     BINDING_LOCATIONS,
     VIEW,
     BlockBuilder,
+    Buffer,
+    Expr,
     IRModule,
     PrimFunc,
+    Var,
     ir,
     relax,
     tirx,
@@ -44,6 +45,7 @@ from mlirtri.lowering.toolchain.tvm_passes import (
     relax_functions,
     run_passes,
     span_of,
+    with_functions,
 )
 
 
@@ -54,10 +56,10 @@ def _mark_views(mod: IRModule) -> IRModule:
         for gv, function in mod.functions_items()
         if isinstance(function, PrimFunc) and is_view(function)
     }
-    return IRModule({**dict(mod.functions_items()), **views}, attrs=mod.attrs) if views else mod
+    return with_functions(mod, views)
 
 
-def _legalize_power(builder: BlockBuilder, call: Any) -> Any:
+def _legalize_power(builder: BlockBuilder, call: relax.Call) -> Expr:
     """Return TVM's power; to a constant as a call of C's function, about which `tirx.pow` prints no warnings."""
     x, y = call.args
     dtype = str(y.value.dtype) if isinstance(y, ir.GenericConst) and not y.value.shape else ""
@@ -65,8 +67,8 @@ def _legalize_power(builder: BlockBuilder, call: Any) -> Any:
         return ir.Op.get("relax.power").get_attr("FLegalize")(builder, call)
     exponent, name = tirx.const(y.value.numpy().item(), dtype), "powf" if dtype == "float32" else "pow"
 
-    def power(values: Any) -> Any:
-        def element(*index: Any) -> Any:
+    def power(values: Buffer) -> Buffer:
+        def element(*index: Expr) -> Expr:
             return tirx.call_pure_extern(dtype, name, values(*index), exponent)
 
         return tvm.te.compute(values.shape, element, name="T_power")
@@ -115,7 +117,7 @@ def lower(mod: IRModule, context: CompileContext) -> IRModule:
     return mod
 
 
-def _weight_passes(weights: list[Any]) -> tuple[Pass, ...]:
+def _weight_passes(weights: list[Var]) -> tuple[Pass, ...]:
     pack = Pass("PackWeights", lambda mod: pack_weights(mod, weights), "tiles read weights in an order of their own")
     once = Pass("MarkOnce", lambda mod: mark_once(mod, weights), "what depends on weights alone is computed once")
     return pack, once

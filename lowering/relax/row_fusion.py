@@ -7,14 +7,15 @@ further results of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.relax.packed_weights import computed_once
-from mlirtri.lowering.relax.row_merging import (
+from mlirtri.lowering.relax.call_merging import (
+    Dependencies,
     Merged,
+    form_of,
     in_order,
     launch_of,
     merged,
@@ -22,6 +23,7 @@ from mlirtri.lowering.relax.row_merging import (
     merged_name,
     with_blocks,
 )
+from mlirtri.lowering.relax.packed_weights import computed_once
 from mlirtri.lowering.schedule.fusable_forms import check_rows, takes_attention, takes_rows
 from mlirtri.lowering.schedule.rows.nests import (
     NotRows,
@@ -31,17 +33,17 @@ from mlirtri.lowering.schedule.rows.nests import (
     nests_of,
     refuse_better_rules,
 )
-from mlirtri.lowering.toolchain.tvm_names import BlockBuilder, IRModule, PrimFunc, Var, relax, structural_walk
+from mlirtri.lowering.toolchain.tvm_names import Binding, BindingBlock, BlockBuilder, IRModule, PrimFunc, Var, relax
 from mlirtri.lowering.toolchain.tvm_passes import operator_of
 
 Group = tuple[int, ...]
 """Indices of bindings in a dataflow block."""
 
 
-def fuse_rows(mod: IRModule, target: Target, weights: Collection[Var] = ()) -> IRModule:
+def fuse_rows(mod: IRModule, target: Target, weights: Collection[Var]) -> IRModule:
     """Return the module with row kernels; calls on `weights` alone, which run once, are not merged with others."""
 
-    def fused(block: Any, builder: BlockBuilder) -> Any:
+    def fused(block: BindingBlock, builder: BlockBuilder) -> BindingBlock:
         search = _Search(block, mod, target, weights)
         groups = [group for group in search.groups() if len(group) > 1]
         return relax.DataflowBlock(list(_rebuilt(search, groups, builder))) if groups else block
@@ -93,7 +95,7 @@ class _Kind(Enum):
 class _Search:
     """The calls of a dataflow block, their dependencies, and the groups to be merged."""
 
-    def __init__(self, block: Any, mod: IRModule, target: Target, weights: Collection[Any] = ()):
+    def __init__(self, block: BindingBlock, mod: IRModule, target: Target, weights: Collection[Var] = ()):
         self.block, self.target = block, target
         self.bindings = list(block.bindings)
         once = computed_once(self.bindings, weights) if weights else ()
@@ -103,33 +105,22 @@ class _Search:
             for index, candidate in enumerate(self.bindings)
             if index not in once and (launch := launch_of(candidate, mod))
         }
-        self.index_of = {binding.var: index for index, binding in enumerate(self.bindings)}
-        self.reads = [sorted(self._read_by(binding)) for binding in self.bindings]
-        self.readers: list[list[int]] = [[] for _ in self.bindings]
-        for index, read in enumerate(self.reads):
-            for source in read:
-                self.readers[source].append(index)
+        dependencies = Dependencies(self.bindings)
+        self.index_of, self.reads, self.readers = dependencies.position_of, dependencies.reads, dependencies.readers
         self.group_of: dict[int, Group] = {index: (index,) for index in self.launches}
-        kinds = {callee: _kind(function) for callee, function in self._callees().items()}
+        functions = {launch.name: launch.function for launch in self.launches.values()}
+        kinds = {callee: _kind(function) for callee, function in functions.items()}
         self.kinds = {index: kinds[launch.name] for index, launch in self.launches.items()}
         self.positions = frozenset() if target.is_cuda else frozenset(
             index for index, launch in self.launches.items()
             if not launch.arguments and computes_indices(launch.function)
         )  # fmt: skip
         """Calls that only compute indices; their consumers recompute them."""
-        self._known: dict[tuple[str, Any], bool] = {}
+        self._known: dict[Hashable, bool] = {}
         """Whether a group may be merged, by its form: the layers of a network are groups of one form."""
         self._merged: dict[Group, Merged] = {}
-        self._reasons: dict[Any, NotRows] = {}
+        self._reasons: dict[Hashable, NotRows] = {}
         """Why a group is no row kernel, by its form."""
-
-    def _callees(self) -> dict[str, PrimFunc]:
-        return {launch.name: launch.function for launch in self.launches.values()}
-
-    def _read_by(self, binding: Any) -> set[int]:
-        variables: list[Any] = []
-        structural_walk(binding.value, (relax.Var, variables.append), order="post")
-        return {self.index_of[variable] for variable in variables if variable in self.index_of}
 
     def groups(self) -> list[Group]:
         """Return the groups in the order of their last calls."""
@@ -181,28 +172,16 @@ class _Search:
         return False
 
     def _is_attention(self, group: Group) -> bool:
-        return not self._is_circular(group) and self._answer("attention", group, self._takes_attention)
+        return self._is_taken(takes_attention, group)
 
-    def _takes_attention(self, group: Group) -> bool:
-        return takes_attention(self.merged(group).function, self.target)
-
-    def _answer(self, question: str, group: Group, find: Callable[[Group], bool]) -> bool:
-        """Return ``find(group)``, which is the same for all groups of one form."""
-        key = question, self._form(group)
+    def _is_taken(self, takes: Callable[[PrimFunc, Target], bool], group: Group) -> bool:
+        """Return whether a schedule rule `takes` a group, which is the same for all groups of one form."""
+        if self._is_circular(group):
+            return False
+        key = takes, self._of_calls(form_of, group)
         if key not in self._known:
-            self._known[key] = find(group)
+            self._known[key] = takes(self.merged(group).function, self.target)
         return self._known[key]
-
-    def _form(self, group: Group) -> tuple[Any, ...]:
-        """Return what decides the merged function of a group, besides names: its calls, and what they read of which."""
-        numbers: dict[Any, int] = {}
-        calls = []
-        for index in self._with_positions(group):
-            launch = self.launches[index]
-            read = tuple(numbers.setdefault(argument, len(numbers)) for argument in launch.arguments)
-            result = self.bindings[index].var
-            calls.append((launch.name, read, numbers.setdefault(result, len(numbers)), self._is_seen(result, group)))
-        return tuple(calls)
 
     def _producers(self, group: Group) -> list[Group]:
         read = {self.group_of[source] for index in group for source in self.reads[index] if source in self.launches}
@@ -216,16 +195,13 @@ class _Search:
         kinds = {self.kinds[index] for index in group}
         if _Kind.REDUCTION not in kinds or not kinds <= {_Kind.ELEMENTWISE, _Kind.REDUCTION}:
             return False
-        return not self._is_circular(group) and self._answer("rows", group, self._are_rows)
-
-    def _are_rows(self, group: Group) -> bool:
-        return takes_rows(self.merged(group).function, self.target)
+        return self._is_taken(takes_rows, group)
 
     def separation(self, group: Group) -> NotRows:
         """Return the reason why the calls of a group cannot be merged."""
         if self._is_circular(group):
             return NotRows("something that is no part of it has to run between them", Obstacle.ORDER)
-        form = self._form(group)
+        form = self._of_calls(form_of, group)
         if form not in self._reasons:
             self._reasons[form] = self._reason(group)
         return self._reasons[form]
@@ -263,18 +239,21 @@ class _Search:
 
     def merged(self, group: Group) -> Merged:
         if group not in self._merged:
-            launches = [self.launches[index] for index in self._with_positions(group)]
-            self._merged[group] = merged(launches, lambda result: self._is_seen(result, group))
+            self._merged[group] = self._of_calls(merged, group)
         return self._merged[group]
 
-    def _is_seen(self, result: Any, group: Group) -> bool:
+    def _of_calls(self, function: Callable[..., Any], group: Group) -> Any:
+        launches = [self.launches[index] for index in self._with_positions(group)]
+        return function(launches, lambda result: self._is_seen(result, group))
+
+    def _is_seen(self, result: Var, group: Group) -> bool:
         index = self.index_of[result]
         if index not in group:
             return False
         return not isinstance(result, relax.DataflowVar) or any(reader not in group for reader in self.readers[index])
 
 
-def _callees(block: Any, mod: IRModule) -> list[PrimFunc]:
+def _callees(block: BindingBlock, mod: IRModule) -> list[PrimFunc]:
     return [mod[binding.value.args[0]] for binding in block.bindings if operator_of(binding) == "relax.call_tir"]
 
 
@@ -294,7 +273,7 @@ def _union(groups: Iterable[Group]) -> Group:
     return tuple(sorted({index for group in groups for index in group}))
 
 
-def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) -> Iterator[Any]:
+def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) -> Iterator[Binding]:
     """Yield the bindings, with each group's merged call in place of its last call and before its consumers."""
     group_of = {index: group for group in groups for index in group}
     units = list(dict.fromkeys(group_of.get(index, (index,)) for index in range(len(search.bindings))))
@@ -306,6 +285,6 @@ def _rebuilt(search: _Search, groups: Sequence[Group], builder: BlockBuilder) ->
         yield from [search.bindings[unit[0]]] if len(unit) == 1 else _call(search, unit, builder)
 
 
-def _call(search: _Search, group: Group, builder: BlockBuilder) -> Iterator[Any]:
+def _call(search: _Search, group: Group, builder: BlockBuilder) -> Iterator[Binding]:
     name = merged_name([search.launches[index].name for index in group])
     return merged_call(search.merged(group), name, builder)

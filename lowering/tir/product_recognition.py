@@ -26,10 +26,11 @@ from mlirtri.lowering.toolchain.tvm_names import (
     structural_equal,
     tirx,
 )
+from mlirtri.lowering.toolchain.tvm_passes import with_functions
 
 OP_PATTERN = "op_pattern"
-REDUCTION, PRODUCT, OPAQUE = 3, 4, 8
-"""TVM's `op_pattern` values `kCommReduce`, `kOutEWiseFusable` and `kOpaque`."""
+ELEMENTWISE, BROADCAST, REDUCTION, PRODUCT, OPAQUE = 0, 1, 3, 4, 8
+"""TVM's `op_pattern` values `kElemWise`, `kBroadcast`, `kCommReduce`, `kOutEWiseFusable` and `kOpaque`."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def mark_products(mod: IRModule) -> IRModule:
         and (function.attrs or {}).get(OP_PATTERN) == REDUCTION
         and _is_product(function)
     }
-    return IRModule({**dict(mod.functions_items()), **marked}, attrs=mod.attrs) if marked else mod
+    return with_functions(mod, marked)
 
 
 def _is_product(function: PrimFunc) -> bool:

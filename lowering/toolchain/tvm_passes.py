@@ -7,7 +7,7 @@ the name of the binding, on which the pass fails alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -22,6 +22,8 @@ from mlirtri.lowering.toolchain.tvm_names import (
     LOCATION,
     SCHEDULE_ERRORS,
     BlockBuilder,
+    Expr,
+    GlobalVar,
     IRModule,
     PrimFunc,
     SBlock,
@@ -163,6 +165,12 @@ def prim_funcs(mod: IRModule) -> list[tuple[str, PrimFunc]]:
     return _functions_of(mod, PrimFunc)
 
 
+def with_functions(mod: IRModule, changed: Mapping[GlobalVar, PrimFunc]) -> IRModule:
+    """Return `mod` with these functions, in place of those that it has by their variables; itself if there are none."""
+    functions = {**dict(mod.functions_items()), **changed}
+    return IRModule(functions, attrs=mod.attrs, global_infos=mod.global_infos) if changed else mod
+
+
 def relax_functions(mod: IRModule) -> list[tuple[str, relax.Function]]:
     """Return name and function of every Relax function, sorted by name."""
     return _functions_of(mod, relax.Function)
@@ -180,6 +188,16 @@ def operator_of(binding: relax.Binding) -> str | None:
         return None
     name = str(value.op.name)
     return name if name.startswith("relax.") else None
+
+
+def takes_tensors(binding: relax.Binding) -> bool:
+    """Return whether a binding calls a PrimFunc, with operands that are known one by one."""
+    return operator_of(binding) == "relax.call_tir" and isinstance(binding.value.args[1], relax.Tuple)
+
+
+def with_arguments(call: relax.Call, arguments: Sequence[Expr]) -> relax.Call:
+    """Return `call` on other arguments."""
+    return relax.Call(call.op, arguments, call.attrs, call.ty_args, call.span)
 
 
 def bindings_of(function: relax.Function) -> Iterator[relax.Binding]:

@@ -25,12 +25,11 @@ from mlirtri.lowering.bridge.scalar.scalar_rules import SCALAR_RULES
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.untranslatable import refuse
 from mlirtri.lowering.mlir_common.reading import dtype_of, is_shaped
+from mlirtri.lowering.tir.product_recognition import OP_PATTERN, OPAQUE
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import IMPERATIVE, LOCATION, PrimFunc, Range, SBlock, SBlockRealize, tirx
 
 __all__ = ["ImperativeFunction", "build_imperative", "control_flow"]
-_OPAQUE = 8
-"""TVM's fusion skips functions of this pattern."""
 _TERMINATORS = frozenset({"func.return", "scf.yield", "scf.condition", "scf.reduce", "scf.reduce.return"})
 _HELP = 'write it with other operations, or use pipeline="mlir"'
 
@@ -72,7 +71,7 @@ def build_imperative(
     parameters = [*parameters[:inputs], *constants, *parameters[inputs:]]
     span = span_of(function.location)
     body = _block(parameters, translation.written, statements, {LOCATION: str(span)} if span else {})
-    attributes = {"s_tir": True, "tirx.noalias": True, "op_pattern": _OPAQUE, IMPERATIVE: True}
+    attributes = {"s_tir": True, "tirx.noalias": True, OP_PATTERN: OPAQUE, IMPERATIVE: True}
     if TILE_KERNEL in function.attributes:
         attributes[TILE_KERNEL] = ir.IntegerAttr(function.attributes[TILE_KERNEL]).value
     symbols = tuple(symbol for _, symbol in translation.constants)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from mlirtri.lowering.relax.legalized import block_with
 from mlirtri.lowering.toolchain.tvm_names import (
     Binding,
     BindingBlock,
     BlockBuilder,
+    Buffer,
+    Expr,
     IRModule,
     Node,
     PrimFunc,
@@ -19,6 +20,7 @@ from mlirtri.lowering.toolchain.tvm_names import (
     SBlockRealize,
     Stmt,
     TensorLoad,
+    TensorType,
     Var,
     ir,
     relax,
@@ -28,24 +30,24 @@ from mlirtri.lowering.toolchain.tvm_names import (
     tvm,
     with_values,
 )
-from mlirtri.lowering.toolchain.tvm_passes import operator_of
+from mlirtri.lowering.toolchain.tvm_passes import takes_tensors
 
 _WORDS = 4
 _FLOATS = ("float32", "float64", "float16")
 _LITERALS = (*_FLOATS, "int32", "int64", "bool")
 _renewed = tvm.get_global_func("s_tir.RenewDefs")
-
-
 Unit = tuple[int, ...]
 """Positions of calls in a dataflow block."""
 
 
 @dataclass(frozen=True, eq=False)
 class Launch:
-    binding: Any
+    """A call of a PrimFunc with one result."""
+
+    binding: Binding
     name: str
     function: PrimFunc
-    arguments: tuple[Any, ...]
+    arguments: tuple[Expr, ...]
 
     @property
     def result(self) -> relax.Var:
@@ -54,11 +56,13 @@ class Launch:
 
 @dataclass(frozen=True, eq=False)
 class Merged:
+    """A function in place of several, and what it is called with."""
+
     function: PrimFunc
-    arguments: tuple[Any, ...]
-    results: tuple[Any, ...]
+    arguments: tuple[Expr, ...]
+    results: tuple[Var, ...]
     """The Relax variables of the results, in the order of the outputs."""
-    types: tuple[Any, ...]
+    types: tuple[TensorType, ...]
 
 
 def is_view(function: PrimFunc) -> bool:
@@ -72,7 +76,7 @@ def is_view(function: PrimFunc) -> bool:
     return size is not None and size == _size(target) and relax.analysis.has_reshape_pattern(function)
 
 
-def _size(kind: Any) -> int | None:
+def _size(kind: TensorType) -> int | None:
     if not all(isinstance(extent, tirx.IntImm) for extent in kind.shape):
         return None
     return prod(int(extent) for extent in kind.shape)
@@ -96,9 +100,26 @@ def with_blocks(mod: IRModule, change: Callable[[BindingBlock, BlockBuilder], Bi
     return builder.get()
 
 
+class Dependencies:
+    """Which of these bindings read the results of which, by their positions."""
+
+    def __init__(self, bindings: Sequence[Binding]):
+        self.position_of = {binding.var: position for position, binding in enumerate(bindings)}
+        self.reads = [self._read_by(binding) for binding in bindings]
+        self.readers: list[list[int]] = [[] for _ in bindings]
+        for position, read in enumerate(self.reads):
+            for source in read:
+                self.readers[source].append(position)
+
+    def _read_by(self, binding: Binding) -> list[int]:
+        variables: list[Var] = []
+        structural_walk(binding.value, (relax.Var, variables.append), order="post")
+        return sorted({self.position_of[variable] for variable in variables if variable in self.position_of})
+
+
 def launch_of(binding: Binding, mod: IRModule) -> Launch | None:
     """Return the call of a binding that has one result and only tensors as arguments, constants included; else None."""
-    if operator_of(binding) != "relax.call_tir" or not isinstance(binding.value.args[1], relax.Tuple):
+    if not takes_tensors(binding):
         return None
     call = binding.value
     function = mod[call.args[0]]
@@ -113,14 +134,14 @@ def launch_of(binding: Binding, mod: IRModule) -> Launch | None:
 
 def merged(launches: Sequence[Launch], is_seen: Callable[[Var], bool]) -> Merged:
     """Return one function for `launches`; a result that `is_seen` outside is an output. Constants become literals."""
-    inputs: dict[Any, Any] = {}
-    produced: dict[Any, Any] = {}
+    inputs: dict[Expr, Buffer] = {}
+    produced: dict[Var, Buffer] = {}
     bodies, memory, outputs, results = [], [], [], []
     for launch in launches:
         function = _renewed(launch.function)
         *parameters, target = function.params
-        replacements: dict[Any, Any] = {}
-        literals: dict[Any, Any] = {}
+        replacements: dict[Buffer, Buffer] = {}
+        literals: dict[Buffer, Expr] = {}
         for parameter, argument in zip(parameters, launch.arguments, strict=True):
             literal = _number(argument)
             if literal is not None and not (literal.value == 0 and _is_factor(parameter, function)):
@@ -145,16 +166,27 @@ def merged(launches: Sequence[Launch], is_seen: Callable[[Var], bool]) -> Merged
     return Merged(function.with_attrs({"s_tir": True, "tirx.noalias": True}), tuple(inputs), tuple(results), types)
 
 
-def _number(argument: Any) -> Any:
+def form_of(launches: Sequence[Launch], is_seen: Callable[[Var], bool]) -> tuple[object, ...]:
+    """Return what decides the merged function of calls, besides names: their functions, and what they read of which."""
+    numbers: dict[Expr, int] = {}
+    calls = []
+    for launch in launches:
+        read = tuple(numbers.setdefault(argument, len(numbers)) for argument in launch.arguments)
+        result = numbers.setdefault(launch.result, len(numbers))
+        calls.append((launch.name, read, result, is_seen(launch.result)))
+    return tuple(calls)
+
+
+def _number(argument: Expr) -> Expr | None:
     if not isinstance(argument, ir.GenericConst) or len(argument.ty.shape) or str(argument.ty.dtype) not in _LITERALS:
         return None
     dtype, value = str(argument.ty.dtype), argument.value.numpy().item()
     return tirx.FloatImm(dtype, value) if dtype in _FLOATS else tirx.IntImm(dtype, int(value))
 
 
-def _is_factor(parameter: Any, function: PrimFunc) -> bool:
+def _is_factor(parameter: Buffer, function: PrimFunc) -> bool:
     """Return whether the function multiplies or divides by a parameter: TVM folds that with a literal 0, or fails."""
-    factors: list[Any] = []
+    factors: list[TensorLoad] = []
 
     def visit(node: Node) -> None:
         sides = [side.value if isinstance(side, tirx.Cast) else side for side in (node.a, node.b)]
@@ -164,25 +196,25 @@ def _is_factor(parameter: Any, function: PrimFunc) -> bool:
     return bool(factors)
 
 
-def _with_literals(body: Stmt, literals: dict[Any, Any]) -> Any:
-    def load(node: Node) -> Any:
+def _with_literals(body: Stmt, literals: dict[Buffer, Expr]) -> Stmt:
+    def load(node: Node) -> Expr:
         return literals.get(node.source, node)
 
-    def block(node: Node) -> Any:
+    def block(node: Node) -> SBlock:
         reads = [region for region in node.reads if region.source not in literals]
         return block_with(node, reads=reads)
 
     return structural_map(body, [(TensorLoad, load), (SBlock, block)], order="post")
 
 
-def _like(parameter: Any, name: str) -> Any:
+def _like(parameter: Buffer, name: str) -> Buffer:
     return tirx.decl_buffer(parameter.ty.shape, str(parameter.dtype), name, layout=None)
 
 
-def _with_unique_names(bodies: list[Any]) -> list[Any]:
+def _with_unique_names(bodies: list[Stmt]) -> list[Stmt]:
     names: set[str] = set()
 
-    def visit(block: Any) -> Any:
+    def visit(block: SBlock) -> SBlock:
         name, count = str(block.name_hint), 0
         while name in names:
             count += 1
