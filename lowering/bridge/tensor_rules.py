@@ -106,17 +106,14 @@ def _pad(builder: RelaxBuilder, operation: ir.Operation) -> None:
 @rule("tensor.extract")
 def _extract(builder: RelaxBuilder, operation: ir.Operation) -> None:
     source, *indices = operation.operands
-    numbers = [builder.literal(operand) for operand in indices]
-    if not indices or builder.literal(source) is not None:
-        meaning = builder.meaning(source)
-        element = builder.literal(source)
-        return builder.write(operation.results[0], meaning if element is None else Splat(element, ()))
-    if any(number is None for number in numbers):
-        return _emit_copy(
-            builder, operation, "extract", [source, *indices],
-            lambda _, read: read(0, [read(axis + 1, []) for axis in range(len(indices))]),
-        )  # fmt: skip
-    return _emit_copy(builder, operation, "extract", [source], lambda _, read: read(0, numbers))
+    if (element := builder.literal(source)) is not None:
+        return builder.write(operation.results[0], Splat(element, ()))
+    if not indices:
+        return builder.write(operation.results[0], builder.meaning(source))
+    return _emit_copy(
+        builder, operation, "extract", [source, *indices],
+        lambda _, read: read(0, [read(number, []) for number in range(1, len(indices) + 1)]),
+    )  # fmt: skip
 
 
 @rule("tensor.from_elements")

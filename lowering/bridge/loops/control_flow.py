@@ -68,13 +68,9 @@ def _for(translation: LoopTranslation, operation: ir.Operation) -> None:
         loop.define_counter(translation)
         end = translation.translate(block)
         carried.assign(end.operands)
-    notes = {NARROWED_SUM: 1} if NARROWED_SUM in operation.attributes else {}
-    notes |= {BLOCKS: 1} if BLOCKS in operation.attributes else {}
-    notes |= {DECLARED: 1} if DECLARED_PARALLEL in operation.attributes else {}
-    if STAGES in operation.attributes:
-        notes[STAGES] = operation.attributes[STAGES].value
-    if TRIPS in operation.attributes:
-        notes[TRIPS] = operation.attributes[TRIPS].value
+    marks = ((NARROWED_SUM, NARROWED_SUM), (BLOCKS, BLOCKS), (DECLARED, DECLARED_PARALLEL))
+    notes = {note: 1 for note, attribute in marks if attribute in operation.attributes}
+    notes |= {name: operation.attributes[name].value for name in (STAGES, TRIPS) if name in operation.attributes}
     translation.values.statements.append(loop.around(sequence(*body), {**notes, **_notes(operation)}))
     carried.define(operation.results)
 
