@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from mlirtri.dialect.base.sizes import Size
+from mlirtri.dialect.base.sizes import DYNAMIC, Size
 from mlirtri.dialect.bindings.mlir import ir
 from mlirtri.lowering.dependence.congruences import Fact, of_condition, of_loop
 from mlirtri.lowering.dependence.index_forms import ATOMIC, IndexForms
 from mlirtri.lowering.mlir_common.reading import only_user
 
-_DYNAMIC = -(1 << 63)
 COMBINING = frozenset(
     f"tri.{name}"
     for name in """add subtract multiply maximum minimum fmax fmin logical_or logical_and logical_xor bitwise_or
@@ -152,9 +151,9 @@ def _region(operation: ir.Operation, forms: IndexForms, first: int) -> tuple[Int
     """Return the region of a slice, whose dynamic offsets and sizes are the operands from `first` on."""
     dynamic = iter(list(operation.operands)[first:])
     lists = [list(ir.DenseI64ArrayAttr(operation.attributes[name])) for name in ("offsets", "sizes", "strides")]
-    offsets = [forms.of(next(dynamic)) if offset == _DYNAMIC else Size.of(offset) for offset in lists[0]]
+    offsets = [forms.of(next(dynamic)) if offset == DYNAMIC else Size.of(offset) for offset in lists[0]]
     extents = [
-        None if _DYNAMIC in (size, stride) or stride < 1 else max(0, (size - 1) * stride + 1)
+        None if DYNAMIC in (size, stride) or stride < 1 else max(0, (size - 1) * stride + 1)
         for size, stride in zip(lists[1], lists[2], strict=True)
     ]
     return tuple(Interval(offset, extent) for offset, extent in zip(offsets, extents, strict=True))
@@ -178,7 +177,7 @@ def _mark_tickets(accesses: list[Access], forms: IndexForms) -> None:
     if all(_adds_positive_constant(access.operation, forms) for access in accesses if access.is_write):
         for access in accesses:
             if not access.is_write:
-                forms.mark_unique(access.operation.results[0], among)
+                forms.unique |= {symbol: among for symbol, _ in forms.of(access.operation.results[0]).terms}
 
 
 def _adds_positive_constant(write: ir.Operation, forms: IndexForms) -> bool:

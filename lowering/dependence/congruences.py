@@ -126,15 +126,15 @@ def _of_equality(left: Size, right: Size, is_equal: bool, forms: IndexForms) -> 
 def _remainder(form: Size, forms: IndexForms) -> tuple[Size, int] | None:
     if len(form.terms) != 1 or form.constant or form.terms[0][1] != 1:
         return None
-    return forms.remainder(form.terms[0][0])
+    return forms.remainders.get(form.terms[0][0])
 
 
 def _reduced(form: Size, modulus: int, forms: IndexForms) -> Size:
     """Return a form that is congruent to `form`, with dividends in place of their remainders."""
-    for symbol, factor in form.terms:
-        remainder = forms.remainder(symbol)
+    for symbol, _ in form.terms:
+        remainder = forms.remainders.get(symbol)
         if remainder is not None and remainder[1] % modulus == 0:
-            return _reduced(form - Size(((symbol, factor),)) + remainder[0] * factor, modulus, forms)
+            return _reduced(form.replaced(symbol, remainder[0]), modulus, forms)
     return form
 
 

@@ -115,7 +115,7 @@ def _is_ticket(axis: int, first: Region, second: Region, forms: IndexForms) -> b
     A number of several counters is one iteration's among those with the same counter, which another axis has to name.
     """
     varying = [(symbol, factor) for symbol, factor in first[axis].start.terms if forms.varies(symbol)]
-    if len(varying) != 1 or (among := forms.unique_among(varying[0][0])) is None:
+    if len(varying) != 1 or (among := forms.unique.get(varying[0][0])) is None:
         return False
     counters = [Interval(form, 1) for form in among]
     if any(counter not in first or counter not in second for counter in counters):
@@ -135,10 +135,10 @@ def _spread(interval: Interval, variable: Symbol, forms: IndexForms) -> tuple[Si
     for symbol, factor in interval.start.terms:
         if symbol == variable or not forms.varies(symbol):
             continue
-        inner = forms.range_of(symbol)
+        inner = forms.ranges.get(symbol)
         if inner is None:
             return None
         lower, upper = inner
-        start = start - Size(((symbol, factor),)) + min(factor * lower, factor * upper)
+        start = start.replaced(symbol, lower if factor > 0 else upper)
         width += abs(factor) * max(0, upper - lower)
     return start, width

@@ -42,23 +42,20 @@ def extreme(form: Size, sign: int, forms: IndexForms) -> Size | None:
             return form
         # The innermost loop's index first: its bounds may use those outside.
         symbol, factor = max(varying, key=lambda term: forms.depth_of(term[0]))
-        bounds = forms.bounds_of(symbol)
-        if bounds is None:
+        if symbol not in forms.bounds:
             return None
-        bound = bounds[1] if factor * sign > 0 else bounds[0]
-        form = form - Size(((symbol, factor),)) + bound * factor
+        form = form.replaced(symbol, forms.bounds[symbol][1 if factor * sign > 0 else 0])
     return None
 
 
 def _is_positive(form: Size, forms: IndexForms) -> bool:
     """Return whether a form of invariant values is above 0, after bounds for its quotients."""
     for symbol, factor in form.terms:
-        quotient = forms.quotient(symbol)
-        if quotient is None:
+        if symbol not in forms.quotients:
             continue
-        dividend, divisor = quotient
+        dividend, divisor = forms.quotients[symbol]
         bound = dividend if factor < 0 else dividend - (divisor - 1)
-        scaled = (form - Size(((symbol, factor),))) * divisor + bound * factor
+        scaled = form.replaced(symbol, 0) * divisor + bound * factor
         if scaled.is_constant:
             return scaled.constant > 0
     return form.is_constant and form.constant > 0
@@ -91,8 +88,8 @@ def _unwrapped(form: Size, forms: IndexForms) -> tuple[Size, int]:
     """
     period = 0
     for symbol, factor in form.terms:
-        if (wrapped := forms.wrapped(symbol)) is not None:
-            index, size = wrapped
-            form = form - Size(((symbol, factor),)) + index * factor
+        if symbol in forms.wrapped:
+            index, size = forms.wrapped[symbol]
+            form = form.replaced(symbol, index)
             period = gcd(period, size * factor)
     return form, period

@@ -33,33 +33,30 @@ class IndexForms:
     loop: ir.Operation
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _forms: dict[ir.Value, Size] = field(default_factory=dict)
-    _varying: dict[int, bool] = field(default_factory=dict)
-    """By the number of an opaque value, whether iterations of the loop may have different ones."""
-    _ranges: dict[int, tuple[int, int] | None] = field(default_factory=dict)
-    """By the number of an induction variable inside, its least and greatest value; None where they are not known."""
-
-    _unique: dict[int, tuple[Size, ...]] = field(default_factory=dict)
-    """The numbers of opaque values that differ in any two evaluations in which these forms are equal."""
-
-    _bounds: dict[int, tuple[Size, Size]] = field(default_factory=dict)
-    """By the number of an induction variable, forms of its least and greatest value."""
-    _quotients: dict[int, tuple[Size, int]] = field(default_factory=dict)
-    """By the number of an opaque value, what it is the quotient of, and the divisor."""
-    _remainders: dict[int, tuple[Size, int]] = field(default_factory=dict)
-    """The same of remainders."""
-    _wrapped: dict[int, tuple[Size, int]] = field(default_factory=dict)
-    """By the number of an opaque value, the index that it is, and the size that is added to one below 0."""
-
-    _turned: dict[int, Size] = field(default_factory=dict)
-    """By the number of an opaque value, the index that it is where that is not negative."""
-    _scaled: dict[int, tuple[Size, Size]] = field(default_factory=dict)
-    """By the number of an opaque value, the factors whose product it is: one that iterations change, and another."""
-    _exchanged: dict[int, tuple[Size, Size]] = field(default_factory=dict)
-    """By the number of an opaque value, the operands of the bitwise exclusive or that it is."""
-    _loaded: set[int] = field(default_factory=set)
-    """The numbers of elements of arrays at indices that iterations change."""
-    _powers: dict[int, Size] = field(default_factory=dict)
-    """By the number of an opaque value, which power of 2 it is."""
+    _varying: dict[Symbol, bool] = field(default_factory=dict)
+    """Whether iterations of the loop may have different values of a symbol, an opaque value."""
+    ranges: dict[Symbol, tuple[int, int] | None] = field(default_factory=dict)
+    """Least and greatest value of the induction variables, of this loop and of those inside; None if no constants."""
+    bounds: dict[Symbol, tuple[Size, Size]] = field(default_factory=dict)
+    """Forms of the least and the greatest value of induction variables."""
+    unique: dict[Symbol, tuple[Size, ...]] = field(default_factory=dict)
+    """The forms in whose equal evaluations a symbol never has the same number twice."""
+    quotients: dict[Symbol, tuple[Size, int]] = field(default_factory=dict)
+    """The dividend and the positive divisor of which a symbol is the quotient, rounded down."""
+    remainders: dict[Symbol, tuple[Size, int]] = field(default_factory=dict)
+    """The dividend and the positive divisor of which a symbol is the remainder, not negative."""
+    wrapped: dict[Symbol, tuple[Size, int]] = field(default_factory=dict)
+    """The index and the size of which a symbol is ``where(index < 0, index + size, index)``."""
+    turned: dict[Symbol, Size] = field(default_factory=dict)
+    """The index of which a symbol is ``where(index < 0, index + size, index)``, of any size."""
+    scaled: dict[Symbol, tuple[Size, Size]] = field(default_factory=dict)
+    """The factors of which a symbol is the product, first the one that iterations change."""
+    exchanged: dict[Symbol, tuple[Size, Size]] = field(default_factory=dict)
+    """The operands of which a symbol is the bitwise exclusive or."""
+    powers: dict[Symbol, Size] = field(default_factory=dict)
+    """The exponents of symbols that are powers of 2."""
+    _loaded: set[Symbol] = field(default_factory=set)
+    """Elements of arrays at indices that iterations change."""
 
     def of(self, value: ir.Value) -> Size:
         """Return the linear form of an integer of rank 0, a `tensor<i64>` or an `index`."""
@@ -74,70 +71,25 @@ class IndexForms:
 
     def varies(self, symbol: Symbol) -> bool:
         """Return whether iterations of the loop may have different values of a symbol."""
-        return self._varying[symbol.order]
-
-    def mark_unique(self, value: ir.Value, among: tuple[Size, ...]) -> None:
-        """Record that no two evaluations of a value in which the forms `among` are equal give the same number."""
-        self._unique |= {symbol.order: among for symbol, _ in self.of(value).terms}
-
-    def unique_among(self, symbol: Symbol) -> tuple[Size, ...] | None:
-        """Return the forms in whose equal evaluations a symbol never has the same number twice; None for others."""
-        return self._unique.get(symbol.order)
+        return self._varying[symbol]
 
     def is_variable(self, symbol: Symbol) -> bool:
         """Return whether a symbol is the induction variable of the loop or of one inside it."""
-        return symbol.order in self._ranges
-
-    def range_of(self, symbol: Symbol) -> tuple[int, int] | None:
-        """Return the least and the greatest value of an inner loop's induction variable, where they are constants."""
-        return self._ranges.get(symbol.order)
-
-    def bounds_of(self, symbol: Symbol) -> tuple[Size, Size] | None:
-        """Return forms of the least and the greatest value of an induction variable; None for other symbols."""
-        return self._bounds.get(symbol.order)
+        return symbol in self.ranges
 
     def depth_of(self, symbol: Symbol) -> int:
         """Return a number that is greater for induction variables of inner loops: bounds are numbered before them."""
-        bounds = self._bounds.get(symbol.order)
+        bounds = self.bounds.get(symbol)
         if bounds is None:
             return -1
         inner = [self.depth_of(other) for bound in bounds for other, _ in bound.terms]
         return 1 + max(inner, default=0)
 
-    def quotient(self, symbol: Symbol) -> tuple[Size, int] | None:
-        """Return the dividend and the positive divisor of which a symbol is the quotient, rounded down; or None."""
-        return self._quotients.get(symbol.order)
-
-    def remainder(self, symbol: Symbol) -> tuple[Size, int] | None:
-        """Return the dividend and the positive divisor of which a symbol is the remainder, not negative; or None."""
-        return self._remainders.get(symbol.order)
-
-    def wrapped(self, symbol: Symbol) -> tuple[Size, int] | None:
-        """Return the index and the size of which a symbol is ``where(index < 0, index + size, index)``; or None."""
-        return self._wrapped.get(symbol.order)
-
-    def turned(self, symbol: Symbol) -> Size | None:
-        """Return the index of which a symbol is ``where(index < 0, index + size, index)``, of any size; or None."""
-        return self._turned.get(symbol.order)
-
-    def scaled(self, symbol: Symbol) -> tuple[Size, Size] | None:
-        """Return the factors of which a symbol is the product, first the one that iterations change; or None."""
-        return self._scaled.get(symbol.order)
-
-    def exchanged(self, symbol: Symbol) -> tuple[Size, Size] | None:
-        """Return the operands of which a symbol is the bitwise exclusive or; or None."""
-        return self._exchanged.get(symbol.order)
-
-    def power_of_two(self, symbol: Symbol) -> Size | None:
-        """Return the exponent of the power of 2 that a symbol is; or None."""
-        return self._powers.get(symbol.order)
-
     def is_loaded(self, symbol: Symbol) -> bool:
         """Return whether a symbol is an element that an iteration reads from an array, or an index made of one."""
-        index = self.turned(symbol)
-        if index is not None:
-            return any(self.is_loaded(inner) for inner, _ in index.terms)
-        return symbol.order in self._loaded
+        if symbol in self.turned:
+            return any(self.is_loaded(inner) for inner, _ in self.turned[symbol].terms)
+        return symbol in self._loaded
 
     def _form(self, value: ir.Value) -> Size:
         if isinstance(value.owner, ir.Block):
@@ -181,8 +133,8 @@ class IndexForms:
             is_known = lower.is_constant and upper.is_constant and step.is_constant
             [(symbol, _)] = form.terms
             last = upper.constant - 1 - (upper.constant - 1 - lower.constant) % max(step.constant, 1)
-            self._ranges[symbol.order] = (lower.constant, max(last, lower.constant)) if is_known else None
-            self._bounds[symbol.order] = (lower, upper - 1)
+            self.ranges[symbol] = (lower.constant, max(last, lower.constant)) if is_known else None
+            self.bounds[symbol] = (lower, upper - 1)
         return form
 
     def _upper(self, value: ir.Value, lower: Size) -> Size:
@@ -209,41 +161,39 @@ class IndexForms:
             (name, str(operation.attributes[name])) for name in operation.attributes if name not in _NOT_IN_KEYS
         )
         key = (operation.name, attributes, tuple((form.terms, form.constant) for form in operands))
-        varies = any(self.varies(symbol) for form in operands for symbol, _ in form.terms)
-        form = self._opaque(key, varies)
-        if (parts := _floored_remainder(operation)) is not None:
-            dividend, divisor = map(self.of, parts)
-            if divisor.is_constant and divisor.constant > 0:
-                [(symbol, _)] = form.terms
-                self._remainders[symbol.order] = (dividend, divisor.constant)
-        if operation.name == "tri.where" and (moved := operands[1] - operands[2]).is_constant and moved.constant > 0:
-            [(symbol, _)] = form.terms
-            self._wrapped[symbol.order] = (operands[2], moved.constant)
+        form = self._opaque(key, any(self.varies(symbol) for form in operands for symbol, _ in form.terms))
         [(symbol, _)] = form.terms
         self._note(symbol, operation, operands)
-        known = {"tri.remainder": self._remainders} | dict.fromkeys(_QUOTIENTS, self._quotients)
-        if operation.name in known and operands[1].is_constant and operands[1].constant > 0:
-            [(symbol, _)] = form.terms
-            known[operation.name][symbol.order] = (operands[0], operands[1].constant)
         return form
 
     def _note(self, symbol: Symbol, operation: ir.Operation, operands: list[Size]) -> None:
-        """Record what proofs about strides that are no constants need of an opaque value."""
+        """Record what is known of an opaque value."""
         name = operation.name
+        self._note_division(symbol, operation, operands)
+        if name == "tri.where" and (moved := operands[1] - operands[2]).is_constant and moved.constant > 0:
+            self.wrapped[symbol] = (operands[2], moved.constant)
         if name == "tri.extract_slice" and self.varies(symbol):
-            self._loaded.add(symbol.order)
+            self._loaded.add(symbol)
         if name == "tri.where" and self._is_below_zero(operation.operands[0], operands[2]):
-            self._turned[symbol.order] = operands[2]
+            self.turned[symbol] = operands[2]
         if name in _PRODUCTS:
             changing = [any(self.varies(inner) for inner, _ in form.terms) for form in operands]
             if changing[0] != changing[1]:
                 first = changing.index(True)
-                self._scaled[symbol.order] = (operands[first], operands[1 - first])
+                self.scaled[symbol] = (operands[first], operands[1 - first])
         if name == "tri.bitwise_xor":
-            self._exchanged[symbol.order] = (operands[0], operands[1])
+            self.exchanged[symbol] = (operands[0], operands[1])
         base = {"tri.left_shift": 1, "tri.power": 2}.get(name)
         if base is not None and operands[0].is_constant and operands[0].constant == base:
-            self._powers[symbol.order] = operands[1]
+            self.powers[symbol] = operands[1]
+
+    def _note_division(self, symbol: Symbol, operation: ir.Operation, operands: list[Size]) -> None:
+        known = {"tri.remainder": self.remainders} | dict.fromkeys(_QUOTIENTS, self.quotients)
+        results = known.get(operation.name)
+        if (parts := _floored_remainder(operation)) is not None:
+            results, operands = self.remainders, [self.of(part) for part in parts]
+        if results is not None and operands[1].is_constant and operands[1].constant > 0:
+            results[symbol] = (operands[0], operands[1].constant)
 
     def _is_below_zero(self, condition: ir.Value, index: Size) -> bool:
         comparison = defined_by(condition, "tri.less")
@@ -254,8 +204,9 @@ class IndexForms:
 
     def _opaque(self, key: Hashable, varies: bool) -> Size:
         number = self._numbers.setdefault(key, len(self._numbers))
-        self._varying[number] = varies
-        return Size.of(Symbol(number, f"v{number}", order=number))
+        symbol = Symbol(number, f"v{number}", order=number)
+        self._varying[symbol] = varies
+        return Size.of(symbol)
 
     def _is_inside(self, operation: ir.Operation) -> bool:
         around = operation.operation

@@ -37,7 +37,7 @@ def are_apart(first: Access, second: Access, axis: int, variable: Symbol, forms:
     if strides[0] is None or strides[0] != strides[1]:
         return False
     symbol, stride = strides[0]
-    rests = [start - Size(((symbol, dict(start.terms)[symbol]),)) for start in starts]
+    rests = [start.replaced(symbol, 0) for start in starts]
     ends = [extreme(rest, sign, forms) for rest in rests for sign in (-1, 1)]
     least, most, other_least, other_most = ends
     if least is None or most is None or other_least is None or other_most is None:
@@ -53,7 +53,7 @@ def _counted_from_start(interval: Interval, access: Access, variable: Symbol, fo
     start = interval.start
     if len(start.terms) != 1 or start.constant or start.terms[0][1] != 1:
         return start
-    index = forms.turned(start.terms[0][0])
+    index = forms.turned.get(start.terms[0][0])
     if index is None:
         return start
     known = [fact.form + Size.of(variable) for fact in access.facts if isinstance(fact, Order)]
@@ -72,7 +72,7 @@ def _exchange(starts: tuple[Size, Size], accesses: tuple[Access, Access], variab
     if len(partners[0].terms) != 1 or partners[0].constant:
         return False
     [(symbol, factor)] = partners[0].terms
-    operands = forms.exchanged(symbol) if factor == 1 else None
+    operands = forms.exchanged.get(symbol) if factor == 1 else None
     if operands is None or own not in operands or _varies(operands[1 - operands.index(own)], forms):
         return False
     if len(partners) == 2:
@@ -95,12 +95,11 @@ def _order(access: Access, difference: Size) -> int | None:
 
 def _stride(start: Size, variable: Symbol, forms: IndexForms) -> tuple[Symbol, Size] | None:
     """Return the term that is a multiple of the loop's index by an invariant value, and that value; or None."""
-    found = [(symbol, factor, forms.scaled(symbol)) for symbol, factor in start.terms if forms.scaled(symbol)]
+    found = [term for term in start.terms if term[0] in forms.scaled]
     if len(found) != 1 or any(symbol == variable for symbol, _ in start.terms):
         return None
-    symbol, factor, scaled = found[0]
-    assert scaled is not None
-    varying, stride = scaled
+    [(symbol, factor)] = found
+    varying, stride = forms.scaled[symbol]
     if _varies(stride, forms) or factor < 1:
         return None
     rest = varying - Size.of(variable)
@@ -114,18 +113,17 @@ def _varies(form: Size, forms: IndexForms) -> bool:
 def _loops_in(starts: Sequence[Size], forms: IndexForms) -> tuple[Size, ...]:
     """Return forms that are not negative where the starts are: last minus first index of the loops that are in them."""
     symbols = {symbol for start in starts for symbol, _ in start.terms}
-    symbols |= {symbol for scaled in map(forms.scaled, symbols) if scaled for symbol, _ in scaled[0].terms}
-    bounds = [forms.bounds_of(symbol) for symbol in symbols]
-    return tuple(upper - lower for lower, upper in (pair for pair in bounds if pair is not None))
+    symbols |= {inner for symbol in symbols & forms.scaled.keys() for inner, _ in forms.scaled[symbol][0].terms}
+    bounds = [forms.bounds[symbol] for symbol in symbols & forms.bounds.keys()]
+    return tuple(upper - lower for lower, upper in bounds)
 
 
 def _is_never_negative(form: Size, known: Sequence[Size], forms: IndexForms) -> bool:
     """Return whether a form is 0 or more, where those in `known` are."""
     for symbol, factor in form.terms:
-        quotient = forms.quotient(symbol)
-        if factor < 0 and quotient is not None:
-            dividend, divisor = quotient
-            return _is_never_negative((form - Size(((symbol, factor),))) * divisor + dividend * factor, known, forms)
+        if factor < 0 and symbol in forms.quotients:
+            dividend, divisor = forms.quotients[symbol]
+            return _is_never_negative(form.replaced(symbol, 0) * divisor + dividend * factor, known, forms)
     least = _least(form, known, forms)
     return least is not None and least >= 0
 
@@ -133,13 +131,11 @@ def _is_never_negative(form: Size, known: Sequence[Size], forms: IndexForms) -> 
 def _least(form: Size, known: Sequence[Size], forms: IndexForms) -> int | None:
     """Return a number that a form is never below; None if none is known."""
     for _ in range(_MOST_STEPS):
-        counters = [(symbol, factor) for symbol, factor in form.terms if forms.bounds_of(symbol) is not None]
+        counters = [(symbol, factor) for symbol, factor in form.terms if symbol in forms.bounds]
         if not counters:
             break
         symbol, factor = max(counters, key=lambda term: forms.depth_of(term[0]))
-        bounds = forms.bounds_of(symbol)
-        assert bounds is not None
-        form = form - Size(((symbol, factor),)) + bounds[0 if factor > 0 else 1] * factor
+        form = form.replaced(symbol, forms.bounds[symbol][0 if factor > 0 else 1])
     total = form.constant
     for symbol, factor in form.terms:
         least = _least_of(symbol, known, forms) if factor > 0 else None
@@ -154,15 +150,15 @@ def _least_of(symbol: Symbol, known: Sequence[Size], forms: IndexForms) -> int |
         rest = form - Size.of(symbol)
         if rest.is_constant:
             return -rest.constant
-    if (quotient := forms.quotient(symbol)) is not None:
+    if (quotient := forms.quotients.get(symbol)) is not None:
         least = _least(quotient[0], known, forms)
         return None if least is None else least // quotient[1]
-    if (exponent := forms.power_of_two(symbol)) is not None:
+    if (exponent := forms.powers.get(symbol)) is not None:
         least = _least(exponent, known, forms)
         return 1 << least if least is not None and 0 <= least <= _MOST_BITS else None
-    if forms.remainder(symbol) is not None:
+    if symbol in forms.remainders:
         return 0
-    factors, exchanged = forms.scaled(symbol), forms.exchanged(symbol)
+    factors, exchanged = forms.scaled.get(symbol), forms.exchanged.get(symbol)
     leasts = [_least(form, known, forms) for form in factors or exchanged or ()]
     if len(leasts) != 2 or leasts[0] is None or leasts[1] is None or min(leasts[0], leasts[1]) < 0:
         return None

@@ -124,20 +124,12 @@ def _depends_on(value: ir.Value, loop: ir.Operation) -> bool:
 
 
 def _sources(value: ir.Value, loop: ir.Operation) -> list[ir.Value]:
-    if not is_block_argument(value):
-        operation = value.owner.operation
-        yielded = [
-            operand
-            for region in operation.regions
-            for block in region
-            for operand in list(block.operations)[-1].operands
-        ]
-        return [*operation.operands, *yielded]
-    around = value.owner.owner.operation
-    if around == loop or around.name == "func.func":
+    """Return what an operation's result is computed from, or an argument of a loop inside."""
+    operation = (value.owner.owner if is_block_argument(value) else value.owner).operation
+    if operation == loop or operation.name == "func.func":
         return []
-    yielded = [operand for block in around.regions[0] for operand in list(block.operations)[-1].operands]
-    return [*around.operands, *yielded]
+    blocks = [block for region in operation.regions for block in region]
+    return [*operation.operands, *(operand for block in blocks for operand in list(block.operations)[-1].operands)]
 
 
 def _overwritten(loop: ir.Operation, name: str, write: Access) -> KernelError:
