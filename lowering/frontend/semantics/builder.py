@@ -144,12 +144,12 @@ class Language:
             dtype = dtype or self.default_dtype(x)
             self.check_fits(number, dtype)
             return self.tri.constant(number, dtype)
-        if dtype is None and x.weak:
-            dtype = promotion.default_dtype(self.semantics, kind_of(x))
-        is_number = x.weak and x.type.dtype.is_integer and dtype is not None and dtype.is_integer
+        if dtype is None:
+            dtype = promotion.default_dtype(self.semantics, kind_of(x)) if x.weak else x.type.dtype
+        is_number = x.weak and x.type.dtype.is_integer and dtype.is_integer
         if is_number and self.semantics == "numpy" and not self.in_tile_kernel:
             check_integer(self, x, dtype)
-        return self.tri.cast(x, dtype or x.type.dtype)
+        return self.tri.cast(x, dtype)
 
     def _literal(self, x: Any, dtype: DType | None) -> Any:
         self.operand(x)  # refuses what is no number
