@@ -160,8 +160,7 @@ class Variant:
         remember = self.name("remember", partial(self.callee.remember, known, self.gives_tensors))
         arguments = "".join(f"a{number}, " for number in range(len(self.kinds)))
         key = facts[0] if len(facts) == 1 else f"({', '.join(facts)})"
-        find = self.name("find", known.get)
-        self.preparation.append(f"z = {find}(key := {key}) or {remember}(key, ({arguments}))")
+        self.preparation.append(f"z = {self.name('find', known.get)}(key := {key}) or {remember}(key, ({arguments}))")
 
     def _is_launched(self, number: int) -> bool:
         return any(

@@ -178,8 +178,16 @@ LAYERS = (
                 "lowering.schedule.cpu.convolution lowering.schedule.cpu.loops lowering.schedule.cpu.matmul "
                 "lowering.schedule.cpu.nests lowering.schedule.cpu.rows lowering.schedule.products"
             ),
+            "lowering.schedule.cuda.common": "lowering.schedule.imperative lowering.schedule.rows",
+            "lowering.schedule.cuda.tensor_cores": "lowering.schedule.cuda.common lowering.schedule.products",
+            "lowering.schedule.cuda.tiles": (
+                "lowering.codegen lowering.schedule.cuda.common lowering.schedule.cuda.tensor_cores "
+                "lowering.schedule.imperative lowering.schedule.products"
+            ),
             "lowering.schedule.cuda": (
-                "lowering.codegen lowering.schedule.imperative lowering.schedule.products lowering.schedule.rows"
+                "lowering.codegen lowering.schedule.cuda.common lowering.schedule.cuda.tensor_cores "
+                "lowering.schedule.cuda.tiles lowering.schedule.imperative lowering.schedule.products "
+                "lowering.schedule.rows"
             ),
             "lowering.schedule.meta": ("lowering.codegen lowering.external lowering.runtime lowering.schedule.cuda"),
             "lowering.schedule": (

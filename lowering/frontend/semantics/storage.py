@@ -26,8 +26,7 @@ from mlirtri.lowering.frontend.semantics.memory_order import ROW_MAJOR, MemoryOr
 from mlirtri.lowering.frontend.semantics.strides import keeps_memory
 from mlirtri.lowering.mlir_common.memory_spaces import mark
 
-_SERIAL = count(1)
-_VERSION = count(1)
+_SERIAL, _VERSION = count(1), count(1)
 
 
 @dataclass(eq=False)
@@ -89,7 +88,6 @@ class ViewStep:
     """``extract_slice``, ``reshape``, ``transpose``, ``flip``, ``broadcast_to``, ``real``, ``imag``, ``bitcast``."""
     attributes: Mapping[str, Any]
     indices: tuple[TriValue, ...] = ()
-
     moves_axes: bool = False
     """For a reshape: whether it does more than add and drop axes of size 1."""
 

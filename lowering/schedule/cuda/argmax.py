@@ -12,7 +12,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.phases import Phases, Thread, register, shape_for, stored_together
+from mlirtri.lowering.schedule.cuda.common.phases import Phases, Thread, register, shape_for, stored_together
 from mlirtri.lowering.schedule.rows.nests import BlockAxis
 from mlirtri.lowering.schedule.rows.writer import Element, axis_values
 from mlirtri.lowering.tir.blocks import BlockFacts, leaf_blocks

@@ -18,11 +18,11 @@ from mlirtri.lowering.core.target import Target
 from mlirtri.lowering.schedule.cuda.argmax import argmax
 from mlirtri.lowering.schedule.cuda.element_loops import element_loops
 from mlirtri.lowering.schedule.cuda.elementwise import elementwise
-from mlirtri.lowering.schedule.cuda.matmul import tensor_cores
-from mlirtri.lowering.schedule.cuda.register_tiles import register_tiles
 from mlirtri.lowering.schedule.cuda.rows import rows
 from mlirtri.lowering.schedule.cuda.scans import scans
-from mlirtri.lowering.schedule.cuda.tile_programs import tile_programs
+from mlirtri.lowering.schedule.cuda.tensor_cores.matmul import tensor_cores
+from mlirtri.lowering.schedule.cuda.tensor_cores.register_tiles import register_tiles
+from mlirtri.lowering.schedule.cuda.tiles.tile_programs import tile_programs
 from mlirtri.lowering.tir.blocks import NotApplicableError, inlined, leaf_blocks
 from mlirtri.lowering.tir.statements import loads_in, nodes_in, with_body
 from mlirtri.lowering.toolchain.tvm_names import (

@@ -20,8 +20,7 @@ from typing import Any
 
 from mlirtri.errors import UnsupportedOperationError
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.atomic_calls import with_calls
-from mlirtri.lowering.schedule.cuda.atomic_updates import with_atomics
+from mlirtri.lowering.schedule.cuda.common.atomic_calls import with_calls
 from mlirtri.lowering.schedule.cuda.largest_sizes import (
     LARGEST_EXTENT,
     UNBOUNDED,
@@ -31,8 +30,9 @@ from mlirtri.lowering.schedule.cuda.largest_sizes import (
 from mlirtri.lowering.schedule.cuda.product_blocks import with_product_blocks
 from mlirtri.lowering.schedule.cuda.row_blocks import SHORTEST, divided_row, on_block
 from mlirtri.lowering.schedule.cuda.row_blocks import THREADS as ROW_THREADS
-from mlirtri.lowering.schedule.cuda.tile_programs import bound, kernel_of_blocks
-from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
+from mlirtri.lowering.schedule.cuda.tiles.atomic_updates import with_atomics
+from mlirtri.lowering.schedule.cuda.tiles.tile_programs import bound, kernel_of_blocks
+from mlirtri.lowering.schedule.cuda.tiles.tile_statements import with_buffers
 from mlirtri.lowering.schedule.imperative.fusion import fused
 from mlirtri.lowering.schedule.imperative.interchange import prepare
 from mlirtri.lowering.tir.arithmetic import reads_memory

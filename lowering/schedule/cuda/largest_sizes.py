@@ -15,7 +15,7 @@ from contextlib import suppress
 from math import prod
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
+from mlirtri.lowering.schedule.cuda.tiles.tile_statements import with_buffers
 from mlirtri.lowering.tir.statements import index, nodes_in
 from mlirtri.lowering.toolchain.tvm_names import (
     Analyzer,

@@ -17,8 +17,8 @@ from typing import Any
 
 from mlirtri.lowering.core.stage import BLOCKS, STAGES
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
-from mlirtri.lowering.schedule.cuda.operands import narrow
+from mlirtri.lowering.schedule.cuda.common.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
+from mlirtri.lowering.schedule.cuda.tensor_cores.operands import narrow
 from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
 from mlirtri.lowering.schedule.imperative.interchange import with_parts
 from mlirtri.lowering.schedule.products.statement_products import StatementProducts

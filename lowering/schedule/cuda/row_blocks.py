@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.fragments import Fragments
-from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements, with_buffers
+from mlirtri.lowering.schedule.cuda.tiles.fragments import Fragments
+from mlirtri.lowering.schedule.cuda.tiles.tile_statements import BlockStatements, with_buffers
 from mlirtri.lowering.schedule.imperative.carried_sums import Sum, sums_of
 from mlirtri.lowering.schedule.imperative.vector_choice import contains_loops, fit_of
 from mlirtri.lowering.tir.statements import buffer_like, index, nodes_in, plus, sequence, substituted

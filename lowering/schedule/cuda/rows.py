@@ -14,7 +14,15 @@ from typing import Any
 
 from mlirtri.lowering.codegen.targets import MAX_THREADS
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.phases import ELEMENTS, Phases, Shape, Thread, power_above, register, shape_for
+from mlirtri.lowering.schedule.cuda.common.phases import (
+    ELEMENTS,
+    Phases,
+    Shape,
+    Thread,
+    power_above,
+    register,
+    shape_for,
+)
 from mlirtri.lowering.schedule.cuda.scans import scan_of
 from mlirtri.lowering.schedule.rows.nests import BlockNest, NotRows, Obstacle, nests_of, refuse_better_rules
 from mlirtri.lowering.schedule.rows.plan import RowPlan, Step, make_plan, runs_along_memory

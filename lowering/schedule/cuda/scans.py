@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.phases import WARP, Phases, Shape, Thread, power_above, register
+from mlirtri.lowering.schedule.cuda.common.phases import WARP, Phases, Shape, Thread, power_above, register
 from mlirtri.lowering.schedule.rows.nests import BlockAxis, BlockNest, NotRows, nests_of
 from mlirtri.lowering.schedule.rows.plan import reducer_of_nest
 from mlirtri.lowering.schedule.rows.writer import Element, axis_values

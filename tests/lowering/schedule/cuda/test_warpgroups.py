@@ -11,7 +11,7 @@ import torch
 import mlirtri as mt
 import mlirtri.tile as T
 from mlirtri.errors import DeviceCheckError
-from mlirtri.lowering.schedule.cuda import matmul
+from mlirtri.lowering.schedule.cuda.tensor_cores import matmul
 from mlirtri.lowering.toolchain.nvcc import run_nvcc
 
 TARGET = "cuda:emulated:sm_90a"

@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.fragment_uses import Nest, Reduction, elementwise, reduction_of
-from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, ROWS, exchange
-from mlirtri.lowering.schedule.cuda.operands import is_multiple, start_of
-from mlirtri.lowering.schedule.cuda.phases import WARP
-from mlirtri.lowering.schedule.cuda.product_results import CHUNK, in_chunks
-from mlirtri.lowering.schedule.cuda.row_vectors import stored_elsewhere
+from mlirtri.lowering.schedule.cuda.common.instructions import COLUMNS, ROWS, exchange
+from mlirtri.lowering.schedule.cuda.common.phases import WARP
+from mlirtri.lowering.schedule.cuda.tensor_cores.operands import is_multiple, start_of
+from mlirtri.lowering.schedule.cuda.tensor_cores.product_results import CHUNK, in_chunks
+from mlirtri.lowering.schedule.cuda.tiles.fragment_uses import Nest, Reduction, elementwise, reduction_of
+from mlirtri.lowering.schedule.cuda.tiles.row_vectors import stored_elsewhere
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import depends_on, index, sequence
 from mlirtri.lowering.tir.tiles import for_loop, replaced

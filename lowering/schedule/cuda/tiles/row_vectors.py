@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.fragment_uses import elementwise, reduction_of
+from mlirtri.lowering.schedule.cuda.tiles.fragment_uses import elementwise, reduction_of
 from mlirtri.lowering.schedule.imperative.interchange import FINISHED
 from mlirtri.lowering.tir.statements import depends_on, loads_in, nodes_in
 from mlirtri.lowering.toolchain.tvm_names import INDEPENDENT, Node, Stmt, tirx

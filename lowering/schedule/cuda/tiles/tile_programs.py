@@ -21,18 +21,18 @@ from mlirtri.errors import LayoutWarning, Note, UnsupportedOperationError
 from mlirtri.lowering.codegen.targets import SHARED_LIMITS, shared_limits
 from mlirtri.lowering.core.stage import TILE_KERNEL
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.atomic_calls import with_calls
-from mlirtri.lowering.schedule.cuda.atomic_updates import atomic_blocks, with_atomics
-from mlirtri.lowering.schedule.cuda.fragment_uses import Uses
-from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
-from mlirtri.lowering.schedule.cuda.instructions import ROWS
-from mlirtri.lowering.schedule.cuda.live_ranges import with_casts_at_use, with_separate_buffers
-from mlirtri.lowering.schedule.cuda.phases import WARP
-from mlirtri.lowering.schedule.cuda.row_vectors import row_vectors
-from mlirtri.lowering.schedule.cuda.tile_products import BlockBody, Way, with_tensor_cores
-from mlirtri.lowering.schedule.cuda.tile_statements import BlockStatements
-from mlirtri.lowering.schedule.cuda.warpgroup_kernel import ARCHITECTURE_OF_GROUPS
-from mlirtri.lowering.schedule.cuda.whole_copies import with_sizes_at_use, with_whole_copies
+from mlirtri.lowering.schedule.cuda.common.atomic_calls import with_calls
+from mlirtri.lowering.schedule.cuda.common.instructions import ROWS
+from mlirtri.lowering.schedule.cuda.common.phases import WARP
+from mlirtri.lowering.schedule.cuda.common.whole_copies import with_sizes_at_use, with_whole_copies
+from mlirtri.lowering.schedule.cuda.tensor_cores.warpgroup_kernel import ARCHITECTURE_OF_GROUPS
+from mlirtri.lowering.schedule.cuda.tiles.atomic_updates import atomic_blocks, with_atomics
+from mlirtri.lowering.schedule.cuda.tiles.fragment_uses import Uses
+from mlirtri.lowering.schedule.cuda.tiles.fragments import Fragments, Layout
+from mlirtri.lowering.schedule.cuda.tiles.live_ranges import with_casts_at_use, with_separate_buffers
+from mlirtri.lowering.schedule.cuda.tiles.row_vectors import row_vectors
+from mlirtri.lowering.schedule.cuda.tiles.tile_products import BlockBody, Way, with_tensor_cores
+from mlirtri.lowering.schedule.cuda.tiles.tile_statements import BlockStatements
 from mlirtri.lowering.schedule.imperative.accesses import is_scalar
 from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
 from mlirtri.lowering.schedule.imperative.interchange import prepare

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.instructions import (
+from mlirtri.lowering.schedule.cuda.common.instructions import (
     PARTS,
     ROWS,
     Multiplication,
@@ -21,8 +21,8 @@ from mlirtri.lowering.schedule.cuda.instructions import (
     function_of,
     wait_for_copies,
 )
-from mlirtri.lowering.schedule.cuda.operands import Operand
-from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
+from mlirtri.lowering.schedule.cuda.tensor_cores.operands import Operand
+from mlirtri.lowering.schedule.cuda.tensor_cores.tensor_core_kernel import BlockTile, TensorCoreKernel
 from mlirtri.lowering.tir.statements import index, sequence
 from mlirtri.lowering.toolchain.tvm_names import Stmt, tirx
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.instructions import COLUMNS, ROWS, address, transpose_among_four
+from mlirtri.lowering.schedule.cuda.common.instructions import COLUMNS, ROWS, address, transpose_among_four
 from mlirtri.lowering.tir.bfloat16_storage import HALF, bits_dtype, bits_of
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.primfunc import buffer

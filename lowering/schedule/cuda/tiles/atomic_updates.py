@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlirtri.lowering.core.stage import DECLARED
-from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE, function_of, is_supported
-from mlirtri.lowering.schedule.cuda.fragment_uses import term_of, with_names_inside
+from mlirtri.lowering.schedule.cuda.common.atomic_calls import ATOMIC_UPDATE, function_of, is_supported
+from mlirtri.lowering.schedule.cuda.tiles.fragment_uses import term_of, with_names_inside
 from mlirtri.lowering.schedule.imperative.accesses import (
     LoopAccesses,
     accesses_of,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
-from mlirtri.lowering.schedule.cuda.operands import narrow
-from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
-from mlirtri.lowering.schedule.cuda.warpgroup_kernel import (
+from mlirtri.lowering.schedule.cuda.common.instructions import FIRST_ARCHITECTURE, MULTIPLICATIONS
+from mlirtri.lowering.schedule.cuda.tensor_cores.operands import narrow
+from mlirtri.lowering.schedule.cuda.tensor_cores.tensor_core_kernel import BlockTile, TensorCoreKernel
+from mlirtri.lowering.schedule.cuda.tensor_cores.warpgroup_kernel import (
     ARCHITECTURE_OF_GROUPS,
     GROUP_TILES,
     WarpgroupKernel,

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.instructions import NARROW
-from mlirtri.lowering.schedule.cuda.tile_statements import with_buffers
-from mlirtri.lowering.schedule.cuda.whole_copies import unguarded
+from mlirtri.lowering.schedule.cuda.common.instructions import NARROW
+from mlirtri.lowering.schedule.cuda.common.whole_copies import unguarded
+from mlirtri.lowering.schedule.cuda.tiles.tile_statements import with_buffers
 from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
 from mlirtri.lowering.schedule.imperative.interchange import with_parts
 from mlirtri.lowering.schedule.imperative.perfect_nests import Nest, nest_of

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.atomic_calls import ATOMIC_UPDATE
-from mlirtri.lowering.schedule.cuda.fragment_uses import with_names_inside
-from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
-from mlirtri.lowering.schedule.cuda.instructions import barrier
+from mlirtri.lowering.schedule.cuda.common.atomic_calls import ATOMIC_UPDATE
+from mlirtri.lowering.schedule.cuda.common.instructions import barrier
+from mlirtri.lowering.schedule.cuda.tiles.fragment_uses import with_names_inside
+from mlirtri.lowering.schedule.cuda.tiles.fragments import Fragments, Layout
 from mlirtri.lowering.schedule.imperative.accesses import is_scalar
 from mlirtri.lowering.schedule.imperative.interchange import FINISHED
 from mlirtri.lowering.tir.linear_forms import largest_extent

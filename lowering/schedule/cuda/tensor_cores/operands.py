@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.instructions import NARROW, Multiplication, address, copy, put
-from mlirtri.lowering.schedule.cuda.whole_copies import unguarded
+from mlirtri.lowering.schedule.cuda.common.instructions import NARROW, Multiplication, address, copy, put
+from mlirtri.lowering.schedule.cuda.common.whole_copies import unguarded
 from mlirtri.lowering.tir.bfloat16_storage import BITS, HALF, bits_of
 from mlirtri.lowering.tir.contraction import Axis, Values, depends, size_of
 from mlirtri.lowering.tir.linear_forms import Linear, linear

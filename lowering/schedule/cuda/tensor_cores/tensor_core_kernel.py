@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.instructions import (
+from mlirtri.lowering.schedule.cuda.common.instructions import (
     COLUMNS,
     ROWS,
     Multiplication,
@@ -28,9 +28,9 @@ from mlirtri.lowering.schedule.cuda.instructions import (
     multiply,
     wait_for_copies,
 )
-from mlirtri.lowering.schedule.cuda.operands import Operand
-from mlirtri.lowering.schedule.cuda.phases import WARP, bound
-from mlirtri.lowering.schedule.cuda.product_results import ProductResults, unrolled
+from mlirtri.lowering.schedule.cuda.common.phases import WARP, bound
+from mlirtri.lowering.schedule.cuda.tensor_cores.operands import Operand
+from mlirtri.lowering.schedule.cuda.tensor_cores.product_results import ProductResults, unrolled
 from mlirtri.lowering.tir.bfloat16_storage import BITS
 from mlirtri.lowering.tir.contraction import Contraction, Values, size_of
 from mlirtri.lowering.tir.primfunc import buffer

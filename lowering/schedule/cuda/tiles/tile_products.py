@@ -17,18 +17,16 @@ from typing import Any
 
 from mlirtri.lowering.core.stage import STAGES
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.fragments import Fragments, Layout
-from mlirtri.lowering.schedule.cuda.instructions import (
+from mlirtri.lowering.schedule.cuda.common.instructions import (
     COLUMNS,
     FIRST_ARCHITECTURE,
     MULTIPLICATIONS,
     ROWS,
     Multiplication,
 )
-from mlirtri.lowering.schedule.cuda.live_ranges import without_copies
-from mlirtri.lowering.schedule.cuda.operands import narrow
-from mlirtri.lowering.schedule.cuda.phases import WARP
-from mlirtri.lowering.schedule.cuda.products_in_blocks import (
+from mlirtri.lowering.schedule.cuda.common.phases import WARP
+from mlirtri.lowering.schedule.cuda.tensor_cores.operands import narrow
+from mlirtri.lowering.schedule.cuda.tensor_cores.products_in_blocks import (
     BlockFloatProduct,
     BlockGroupProduct,
     BlockProduct,
@@ -36,10 +34,12 @@ from mlirtri.lowering.schedule.cuda.products_in_blocks import (
     LoopGroupProduct,
     LoopProduct,
 )
-from mlirtri.lowering.schedule.cuda.register_tiles import ACROSS, DOWN, FLOATS, VECTOR
-from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile
-from mlirtri.lowering.schedule.cuda.tile_statements import NUMBER, Finished
-from mlirtri.lowering.schedule.cuda.warpgroup_kernel import DEPTH, EIGHT_LINES, GROUP, WIDTHS
+from mlirtri.lowering.schedule.cuda.tensor_cores.register_tiles import ACROSS, DOWN, FLOATS, VECTOR
+from mlirtri.lowering.schedule.cuda.tensor_cores.tensor_core_kernel import BlockTile
+from mlirtri.lowering.schedule.cuda.tensor_cores.warpgroup_kernel import DEPTH, EIGHT_LINES, GROUP, WIDTHS
+from mlirtri.lowering.schedule.cuda.tiles.fragments import Fragments, Layout
+from mlirtri.lowering.schedule.cuda.tiles.live_ranges import without_copies
+from mlirtri.lowering.schedule.cuda.tiles.tile_statements import NUMBER, Finished
 from mlirtri.lowering.schedule.imperative.allocations import with_allocations_inside
 from mlirtri.lowering.schedule.imperative.interchange import FINISHED, with_parts
 from mlirtri.lowering.schedule.imperative.perfect_nests import Nest, is_copy, nest_of

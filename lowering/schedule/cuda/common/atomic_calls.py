@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.instructions import CALL
+from mlirtri.lowering.schedule.cuda.common.instructions import CALL
 from mlirtri.lowering.tir.primfunc import buffer as declare
 from mlirtri.lowering.tir.statements import index, nodes_in, sequence
 from mlirtri.lowering.toolchain.tvm_names import (

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from mlirtri.lowering.schedule.cuda.instructions import (
+from mlirtri.lowering.schedule.cuda.common.instructions import (
     Multiplication,
     address,
     barrier,
@@ -24,10 +24,10 @@ from mlirtri.lowering.schedule.cuda.instructions import (
     multiply,
     wait_for_copies,
 )
-from mlirtri.lowering.schedule.cuda.phases import WARP
-from mlirtri.lowering.schedule.cuda.register_tiles import RegisterTileKernel
-from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
-from mlirtri.lowering.schedule.cuda.warpgroup_kernel import WarpgroupKernel
+from mlirtri.lowering.schedule.cuda.common.phases import WARP
+from mlirtri.lowering.schedule.cuda.tensor_cores.register_tiles import RegisterTileKernel
+from mlirtri.lowering.schedule.cuda.tensor_cores.tensor_core_kernel import BlockTile, TensorCoreKernel
+from mlirtri.lowering.schedule.cuda.tensor_cores.warpgroup_kernel import WarpgroupKernel
 from mlirtri.lowering.tir.contraction import Contraction, Values
 from mlirtri.lowering.tir.primfunc import buffer
 from mlirtri.lowering.tir.statements import depends_on, index, sequence

@@ -11,9 +11,9 @@ import re
 from typing import Any
 
 from mlirtri.lowering.core.target import Target
-from mlirtri.lowering.schedule.cuda.instructions import FIRST_ARCHITECTURE, Multiplication
-from mlirtri.lowering.schedule.cuda.matmul import tile_for
-from mlirtri.lowering.schedule.cuda.tensor_core_kernel import BlockTile, TensorCoreKernel
+from mlirtri.lowering.schedule.cuda.common.instructions import FIRST_ARCHITECTURE, Multiplication
+from mlirtri.lowering.schedule.cuda.tensor_cores.matmul import tile_for
+from mlirtri.lowering.schedule.cuda.tensor_cores.tensor_core_kernel import BlockTile, TensorCoreKernel
 from mlirtri.lowering.schedule.products.block_products import contraction_of, with_product
 from mlirtri.lowering.tir.contraction import Contraction, multiply_add, size_of
 from mlirtri.lowering.tir.primfunc import buffer
