@@ -246,7 +246,7 @@ def _untimed_nests(kernel: Kernel) -> list[LaunchCost]:
 
     module = parse("mlir", kernel.compilation.records[_last_of_nests(kernel.pipeline)].complete())
     return [
-        LaunchCost(nest.name, None, nest.bytes, nest.flops, None, None, *_where(nest.place), untimed="not timed")
+        LaunchCost(nest.name, None, nest.bytes, nest.flops, None, None, *_where(nest.line), untimed="not timed")
         for nest in nests_of(module)
     ]
 

@@ -40,7 +40,7 @@ def walks(last, visits, steps: int, seed):
     """Walk randomly: a hash of 32 bits chooses the directions."""
     middle = visits.shape[0] // 2
     for walker in mt.prange(last.shape[0]):
-        state = np.uint32(seed + walker * 747796405)
+        state = np.uint32((seed + walker * 747796405) & 0xFFFFFFFF)
         x, y = middle, middle
         for _ in range(steps):
             state = state * np.uint32(1664525) + np.uint32(1013904223)
