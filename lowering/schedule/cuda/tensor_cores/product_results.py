@@ -114,10 +114,11 @@ class ProductResults:
 
     def _lies_along(self, store: Any, count: int) -> bool:
         """Return whether a store is along the columns, with rows of a multiple of `count` elements."""
-        [*columns], [*end] = self.contraction.columns, list(store.indices)[-1:]
-        size = store.buffer.shape[-1] if end else None
-        is_even = len(columns) == 1 and isinstance(size, tirx.IntImm) and int(size) % count == 0
-        return is_even and bool(end[0].same_as(columns[0].variable))
+        columns, indices = self.contraction.columns, list(store.indices)
+        if len(columns) != 1 or not indices:
+            return False
+        size = store.buffer.shape[-1]
+        return isinstance(size, tirx.IntImm) and not int(size) % count and bool(indices[-1].same_as(columns[0].variable))
 
     def _epilogue_of_chunks(self, batch: Values, row: Any, column: Any) -> Stmt:
         """Store the sums of four instructions at once: four threads exchange theirs, so that each has 16 bytes."""
