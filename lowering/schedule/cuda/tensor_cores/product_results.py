@@ -118,7 +118,9 @@ class ProductResults:
         if len(columns) != 1 or not indices:
             return False
         size = store.buffer.shape[-1]
-        return isinstance(size, tirx.IntImm) and not int(size) % count and bool(indices[-1].same_as(columns[0].variable))
+        return (
+            isinstance(size, tirx.IntImm) and not int(size) % count and bool(indices[-1].same_as(columns[0].variable))
+        )
 
     def _epilogue_of_chunks(self, batch: Values, row: Any, column: Any) -> Stmt:
         """Store the sums of four instructions at once: four threads exchange theirs, so that each has 16 bytes."""
