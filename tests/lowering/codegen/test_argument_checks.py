@@ -16,7 +16,7 @@ def scaled(a, b):
     return a * 2 + b
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def function():
     """The scheduled PrimFunc of a kernel, looked up in a module that was built for it alone."""
     kernel = mt.jit(scaled).compile(*arguments()[:2])

@@ -6,6 +6,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from combinations import in_turn
 
 import mlirtri as mt
 
@@ -97,9 +98,11 @@ def same(result, expected):
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
-@pytest.mark.parametrize("pipeline", ["linalg", "mlir", "interpreter"])
-@pytest.mark.parametrize(("function", "arguments"), CASES)
-def test_library_functions(function, arguments, pipeline):
+@pytest.mark.parametrize(
+    ("case", "pipeline"), [*((case, "interpreter") for case in CASES), *in_turn(CASES, ["linalg", "mlir"])]
+)
+def test_library_functions(case, pipeline):
+    function, arguments = case
     ours, plain = deepcopy(arguments), deepcopy(arguments)
     same(mt.jit(function, pipeline=pipeline)(*ours), function(*plain))
     same(ours, plain)

@@ -18,9 +18,9 @@ def factors(a, b):
 
 
 @pytest.mark.parametrize(
-    ("dtype", "pipeline"), in_turn(["float64", "float32", "complex128", "int64"], ["linalg", "mlir"])
+    ("pipeline", "dtype"), in_turn(["linalg", "mlir"], ["float32", "complex128", "float64", "int64"])
 )
-def test_linear_algebra(dtype, pipeline):
+def test_linear_algebra(pipeline, dtype):
     rng = np.random.default_rng(3)
     a, b = (rng.uniform(-9, 9, (6, 6)) + 1j * rng.uniform(-9, 9, (6, 6)) for _ in range(2))
     a, b = ((each if dtype == "complex128" else each.real).astype(dtype) for each in (a, b))
@@ -30,7 +30,9 @@ def test_linear_algebra(dtype, pipeline):
         np.testing.assert_allclose(mine, other, rtol=near, atol=near * np.abs(other).max())
 
 
+@pytest.mark.slow
 def test_stacks_of_matrices():
+    """Beside those of test_stacks_of_matrices.py, through the default pipeline."""
     rng = np.random.default_rng(4)
     a = rng.uniform(-1, 1, (3, 4, 4)) + 3 * np.eye(4)
     b = rng.uniform(-1, 1, (3, 4, 2))
