@@ -119,3 +119,29 @@ func.func @scaled_rows(%a: memref<8x100xf32>, %b: memref<8x100xf32>, %number: me
   }
   return
 }
+
+// -----
+
+// keep-outer-loops: the outer loop has an annotation for LLVM, the long one inside has none.
+// CHECK-LABEL: llvm.func @mlirtri_kept
+// CHECK: llvm.icmp "slt"
+// CHECK-NOT: loop_annotation
+// CHECK: llvm.icmp "slt"
+// CHECK-NOT: loop_annotation
+// CHECK: llvm.br
+// CHECK: llvm.br ^{{.*}} {loop_annotation = #loop_annotation}
+// CHECK-NOT: loop_annotation
+// CHECK: llvm.return
+func.func @kept(%a: memref<3x128xf32>, %b: memref<3x128xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c128 = arith.constant 128 : index
+  scf.for %i = %c0 to %c3 step %c1 {
+    scf.for %j = %c0 to %c128 step %c1 {
+      %x = memref.load %a[%i, %j] : memref<3x128xf32>
+      memref.store %x, %b[%i, %j] : memref<3x128xf32>
+    }
+  }
+  return
+}

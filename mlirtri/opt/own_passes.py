@@ -167,6 +167,7 @@ REWRITES = {
     ),
     "chunks-for-threads": OwnPass(f"{_LLVM}.thread_chunks", "rewrite", "outer loops in chunks for threads", **_THREADS),
     "inline-scopes": OwnPass(f"{_LLVM}.thread_chunks", "inline_scopes", "alloca scopes of parallel regions go"),
+    "keep-outer-loops": OwnPass(f"{_LLVM}.kept_loops", "rewrite", "LLVM writes no loop out that contains long ones"),
     "transpose-in-registers": OwnPass(f"{_LLVM}.vector_transposes", "rewrite", "squares are transposed in registers"),
     "sizes-to-arguments": OwnPass(
         f"{_LLVM}.bufferized_to_llvmdialect", "sizes_to_arguments", "sizes known at run time become arguments"

@@ -15,6 +15,7 @@ Read in this order:
 - `gathered_windows.py`, `window_views.py`: convolutions as contractions, by a matrix of windows or views of the image.
 - `pairs.py`: products of narrow integers. `vector_transposes.py`: in-register transposes.
 - `thread_chunks.py`: parallel loops as chunks for OpenMP's threads.
+- `kept_loops.py`: outer loops that LLVM must not write out.
 - `elementary.py`: exp, log, sin and others as arithmetic that LLVM vectorises.
 - `allocations.py`: allocations out of loops; a failed allocation becomes an error.
 

@@ -20,6 +20,7 @@ from mlirtri.lowering.mlir_backend.llvm import (
     allocations,
     contraction_tiling,
     elementary,
+    kept_loops,
     loop_contractions,
     pairs,
     thread_chunks,
@@ -107,6 +108,7 @@ def lower(module: ir.Module, context: CompileContext) -> ir.Module:
             run_rewrite("transpose-in-registers", vector_transposes.rewrite, module, context)
         run_rewrite("sizes-to-arguments", sizes_to_arguments, module, context)
         run_passes(module, TO_LOOPS, context)
+        run_rewrite("keep-outer-loops", kept_loops.rewrite, module, context)
         run_rewrite("functions-to-arithmetic", elementary.rewrite, module, context)
         loops_to_llvm(module, context)
     return module
