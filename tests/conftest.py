@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 import numpy as np
 import pytest
 import torch
+from shared_device import make_folder, remove_folder, share_device
 
 os.environ.setdefault("MLIRTRI_STRICT", "1")
 """A schedule rule that fails costs a user speed only, so that nothing else would show it."""
@@ -20,9 +22,21 @@ os.environ["MLIRTRI_CACHE"] = "0"
 gc.set_threshold(20_000, 10, 10)
 
 
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        make_folder()
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        remove_folder()
+
+
 def pytest_collection_finish():
     """Let no collection look at what is loaded by now; five full ones at pytest's end are among those spared."""
     gc.freeze()
+    if "tvm" in sys.modules:  # else nothing that was collected emulates a device, and TVM takes a second to load
+        share_device()
 
 
 @pytest.fixture(autouse=True)

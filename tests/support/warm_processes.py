@@ -15,6 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from shared_device import share_device
+
 COMPILER = ("dialect", "lowering", "compiler", "kernels", "calls", "programs", "measure")
 """Packages of which each file is imported."""
 
@@ -47,6 +49,7 @@ def _become(arguments: list[str], folder: str, environment: dict[str, str], stre
     os.chdir(folder)
     os.environ.update(environment)
     sys.argv = arguments
+    share_device()
     if arguments[0] == "mlirtri":
         from mlirtri.cli.entry import main
 
