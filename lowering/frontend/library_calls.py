@@ -19,7 +19,7 @@ from mlirtri.dialect.base.dtypes import DTYPES, DType, is_same_kind
 from mlirtri.dialect.builder import KernelValue, TriValue
 from mlirtri.dialect.spellings import registry as spellings
 from mlirtri.dialect.spellings.registry import Spelling
-from mlirtri.errors import KernelTypeError, StaticAssertionError, UnknownNameError, nearest, offer
+from mlirtri.errors import KernelTypeError, KernelValueError, StaticAssertionError, UnknownNameError, nearest, offer
 from mlirtri.lowering.core.interface import bound_arguments
 from mlirtri.lowering.external.objects import device
 from mlirtri.lowering.frontend.indexing.writes import write
@@ -29,6 +29,7 @@ from mlirtri.lowering.frontend.semantics import storage
 from mlirtri.lowering.frontend.semantics.builder import Language, describe
 from mlirtri.lowering.frontend.semantics.merging import flat
 from mlirtri.lowering.frontend.semantics.pointers import match_buffer
+from mlirtri.lowering.frontend.semantics.strides import steps_along_last_axis
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ def spelled(
     ):
         return source
     if storage.has_memory(source) and storage.is_read_only_view(spelling.name, arguments, source, result):
+        if spelling.name.endswith(".view") and result.type.dtype.bytes != source.type.dtype.bytes:
+            _require_last_axis(source)
         shared = storage.with_memory(storage.as_new_array(result))
         if storage.has_memory(shared):
             name = spelling.name.rpartition(".")[2]
@@ -76,6 +79,17 @@ def spelled(
         for tensor in tensors:
             result = storage.viewed(spelling.name, tensor, result)
     return storage.with_rank_0_memory(b.semantics, spelling.name, [*arguments, *keywords.values()], result)
+
+
+def _require_last_axis(source: TriValue) -> None:
+    """Refuse a view as a dtype of another width of an array whose elements lie apart along the last axis."""
+    memory, steps = source.origin.storage, source.origin.steps
+    chain = [(step.op, step.attributes, step.moves_axes) for step in steps]
+    if steps_along_last_axis(memory.value.type.shape, memory.order.axes, chain):
+        raise KernelValueError(
+            "a view as a dtype of another width needs elements that follow each other along the last axis",
+            help="copy the array before: x.copy()",
+        )
 
 
 _ARRAY_LIKE = frozenset(

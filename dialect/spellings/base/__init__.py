@@ -5,6 +5,7 @@
 
 Read in this order:
 
+- `operand_kinds.py`: which parameters take numbers, integers or tensors, checked where arguments are bound.
 - `spelling.py`: `Spelling`, the `Builder` protocol, `register` and the decorator `spelling`.
 - `helpers.py`: axes, shapes and compile-time values of arguments.
 - `contraction.py`: contractions of labelled axes. `tensor_products.py`: einsum, tensordot, kron, cross.

@@ -19,6 +19,8 @@ from typing import Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 from mlirtri.dialect.base.registry import Registry
 from mlirtri.dialect.base.tensor_type import TensorType
+from mlirtri.dialect.promotion.dtype_rules import Operand
+from mlirtri.dialect.spellings.base.operand_kinds import check_operands
 from mlirtri.errors import did_you_mean
 
 Value: TypeAlias = Any
@@ -44,6 +46,10 @@ class Builder(Protocol):
 
     def weak_kind(self, value: Value) -> str | None:
         """Return ``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for anything else."""
+        ...
+
+    def operand(self, value: Value) -> Operand:
+        """Return what the dtype rules know of a tensor or number; fail for anything else."""
         ...
 
     def python_scalar(self, value: Value) -> Value:
@@ -144,6 +150,7 @@ class Spelling:
                 continue
             if isinstance(default, Unsupported) and not default.allows(value):
                 b.fail(f"{self.name}({name}=…) is not supported", help=f"mlirtri has only {name}={default.default!r}")
+        check_operands(b, self.name, bound)
         return self.function(b, *owner, *bound.args, **bound.kwargs)
 
     def _require_own_device(self, b: Builder, device: Argument) -> None:

@@ -187,7 +187,9 @@ def _(b, input, dtype=None, non_blocking=False):
     return helpers.converted(b, input, _torch_dtype(b, dtype))
 
 
-register("Tensor.type_as", lambda b, input, tensor: helpers.converted(b, input, b.type_of(tensor).dtype), "cast real")
+@spelling("Tensor.type_as", ops="cast real")
+def _(b, input, tensor):
+    return helpers.converted(b, input, helpers.dtype_of(b, "type_as", tensor))
 
 
 def _conversion(dtype: DType):

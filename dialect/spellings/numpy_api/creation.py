@@ -90,7 +90,7 @@ def _(b, start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 
 @spelling("numpy.geomspace", ops=f"{EVENLY} power transpose")
 def _(b, start, stop, num=50, endpoint=True, dtype=None, axis=0):
-    if any(b.type_of(x) is not None for x in (start, stop)) or start * stop <= 0:
+    if any(b.type_of(x) is not None or isinstance(x, complex) for x in (start, stop)) or start * stop <= 0:
         b.fail("geomspace takes two numbers of one sign that are known at compile time", help="numpy.logspace")
     count, sign = counted(b, num, "geomspace"), -1.0 if start < 0 else 1.0
     exponents, _ = evenly(b, log10(abs(start)), log10(abs(stop)), count, endpoint)
@@ -263,6 +263,7 @@ def array_of(b: Builder, values: Value, dtype: DType | None) -> Value:
 
 def _flattened(b: Builder, values: Value) -> tuple[list[Value], tuple[int, ...]]:
     if not isinstance(values, (list, tuple)):
+        b.operand(values)
         return [values], ()
     parts = [_flattened(b, value) for value in values]
     shapes = {shape for _, shape in parts}

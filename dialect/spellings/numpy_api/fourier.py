@@ -13,6 +13,7 @@ from mlirtri.dialect.spellings.base.fourier import FORWARD, INVERSE, OPS
 from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, register, spelling, unsupported
 from mlirtri.dialect.spellings.numpy_api.shapes import known_int, rolled
 from mlirtri.dialect.spellings.numpy_api.ufuncs import FLOAT64, as_array, is_complex
+from mlirtri.errors import KernelDivisionError
 
 Transform = Callable[[Builder, str, Any, Any, Any, Any], Any]
 """Takes the builder, the function's name, an array, lengths, axes and the norm."""
@@ -186,6 +187,8 @@ def frequencies(b: Builder, name: str, n: Argument, spacing: Value, dtype: DType
     count = [*range(n // 2 + 1)] if half else [*range((n + 1) // 2), *range(-(n // 2), 0)]
     steps = b.literal([float(step) for step in count], (len(count),), dtype)
     known = b.type_of(spacing) is None
+    if known and spacing == 0:
+        raise KernelDivisionError(f"{name} divides by a spacing of 0")
     return b.multiply(steps, 1.0 / (n * spacing) if known else b.divide(1.0, b.multiply(spacing, n)))
 
 

@@ -66,6 +66,8 @@ def _matrix_norm(b: Builder, x: Value, order: Argument, axes: tuple[int, ...], k
 def _(b, a, n):
     if not helpers.is_integer(n) or n < 0:
         b.fail("matrix_power takes an exponent of 0 or more that is known at compile time")
+    if helpers.rank_of(b, a) < 2:
+        b.fail(f"matrix_power takes a tensor of rank 2 or more, not {a if b.type_of(a) is None else b.type_of(a)}")
     *batch, rows, columns = helpers.shape_of(b, a)
     if rows != columns:
         b.fail(f"matrix_power takes square matrices, not {b.type_of(a)}")

@@ -159,6 +159,8 @@ def _(b, indices, shape, order=unsupported("C")):
 @spelling("numpy.ravel_multi_index", ops="multiply add cast literal stack")
 def _(b, multi_index, dims, mode=unsupported("raise"), order=unsupported("C")):
     sizes = helpers.as_tuple(known_ints(b, dims, "a size"))
+    if b.type_of(multi_index) is None and not isinstance(multi_index, (tuple, list)):
+        b.fail(f"ravel_multi_index takes a tuple of positions, not {multi_index!r}")
     if len(multi_index) != len(sizes):
         b.fail(f"{len(multi_index)} positions do not go with {len(sizes)} axes")
     positions = [b.cast(as_array(b, position), INT64) for position in multi_index]

@@ -267,16 +267,14 @@ def padded_indices(size: int, low: int, high: int, mode: Argument) -> list[int]:
 
 def _padded_with(b: Builder, x: Value, widths: list[tuple[int, int]], values: Value) -> Value:
     """Pad with compile-time constants, at once or, where they differ, axis by axis as NumPy does."""
-    dtype = b.type_of(x).dtype
-    convert = dtype.python
     pairs = _pairs(b, values, len(widths))
     if len({value for pair in pairs for value in pair}) <= 1:
-        return b.pad(x, tuple(widths), convert(pairs[0][0]) if pairs else 0)
+        return b.pad(x, tuple(widths), pairs[0][0] if pairs else 0)
     for axis, pair in enumerate(pairs):
         for end, value in enumerate(pair):
             only = [(0, 0)] * len(widths)
             only[axis] = (widths[axis][0], 0) if end == 0 else (0, widths[axis][1])
-            x = b.pad(x, tuple(only), convert(value))
+            x = b.pad(x, tuple(only), value)
     return x
 
 
@@ -354,7 +352,8 @@ def _(b, *args):
 @spelling("numpy.rollaxis", ops="transpose")
 def _(b, a, axis, start=0):
     rank = helpers.rank_of(b, a)
-    axis, start = helpers.one_axis(b, axis, rank), start + rank if start < 0 else start
+    axis, start = helpers.one_axis(b, axis, rank), known_int(b, start, "the start of rollaxis")
+    start = start + rank if start < 0 else start
     return helpers.moved(b, a, axis, start - 1 if axis < start else start)
 
 

@@ -10,6 +10,7 @@ from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value, re
 from mlirtri.dialect.spellings.numpy_api.composed_functions import inexact_of
 from mlirtri.dialect.spellings.numpy_api.sequences import lined, without_nan
 from mlirtri.dialect.spellings.numpy_api.ufuncs import COMPLEX128, FLOAT64, INT64, as_array, is_complex, numpy_dtype
+from mlirtri.errors import KernelDivisionError
 
 BOOL = DTYPES["bool"]
 
@@ -110,7 +111,7 @@ register("numpy.nanstd", _nan_spread("std"), f"subtract square greater sqrt {_NA
 # --- averages ------------------------------------------------------------------------------------------------------
 
 
-@spelling("numpy.average", ops="mean multiply sum divide reshape broadcast_to full cast")
+@spelling("numpy.average", ops="mean multiply sum divide reshape broadcast_to full cast equal")
 def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
     a = as_array(b, a)
     if weights is None:
@@ -127,6 +128,7 @@ def _(b, a, axis=None, weights=None, returned=False, *, keepdims=False):
     is_inexact = any(b.type_of(x).dtype.is_inexact for x in (a, weights))
     weights = weights if is_inexact else b.cast(weights, FLOAT64)
     weight = b.sum(weights, axis=axis, keepdims=keepdims)
+    b.check(b.equal(weight, 0), KernelDivisionError, "the weights of numpy.average sum to zero")
     result = b.divide(b.sum(b.multiply(a, weights), axis=axis, keepdims=keepdims), weight)
     return (result, b.cast(weight, b.type_of(result).dtype)) if returned else result
 
@@ -189,6 +191,8 @@ def _(b, f, *varargs, axis=None, edge_order=1):
         b.fail(f"gradient takes one spacing, or one for each of {len(axes)} axes, not {len(varargs)}")
     if edge_order not in (1, 2):
         b.fail(f"edge_order is 1 or 2, not {edge_order!r}")
+    for spacing in varargs:
+        b.operand(spacing)
     spacings = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     parts = tuple(_gradient(b, f, position, h, edge_order) for position, h in zip(axes, spacings, strict=True))
     return parts[0] if len(parts) == 1 else parts

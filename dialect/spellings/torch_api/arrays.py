@@ -165,6 +165,8 @@ def _(b, input, dim, start, length):
     size = helpers.shape_of(b, input)[axis]
     if helpers.is_tensor(b, start) or helpers.is_tensor(b, length):
         b.fail("the range of narrow is known at compile time", help="write a slice: x[:, start : start + length]")
+    if not helpers.is_integer(start):
+        b.fail(f"the start of narrow is an integer, not {start!r}")
     start = start + size if start < 0 else start
     if not 0 <= start <= start + length <= size:
         b.fail(f"the range from {start} of length {length} is not within dimension {dim} of size {size}")

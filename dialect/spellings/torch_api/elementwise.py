@@ -229,7 +229,7 @@ register("torch.clamp_max", lambda b, input, max: b.clip(input, None, max), "cli
 def _(b, input, mask, value):
     if b.type_of(mask) is None or not b.type_of(mask).dtype.is_bool:
         b.fail("the mask of masked_fill is a bool tensor", help="compare with 0 to make one")
-    return b.where(mask, b.cast(value, b.type_of(input).dtype), input)
+    return b.where(mask, b.cast(value, helpers.dtype_of(b, "torch.masked_fill", input)), input)
 
 
 # --- reductions ----------------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def _extremum(word: str):
             return getattr(b, word)(input, axis=None, keepdims=False)
         values = getattr(b, word)(input, axis=dim, keepdims=keepdim)
         # torch's argmax takes no bools, but its max finds their index.
-        ranked = b.cast(input, UINT8) if b.type_of(input).dtype.is_bool else input
+        ranked = b.cast(input, UINT8) if helpers.dtype_of(b, f"torch.{word}", input).is_bool else input
         return ValuesAndIndices(values, getattr(b, f"arg{word}")(ranked, axis=dim, keepdims=keepdim))
 
     return function

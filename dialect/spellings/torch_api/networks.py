@@ -208,7 +208,7 @@ def _(b, input, normalized_shape, weight=None, bias=None, eps=1e-05, cudnn_enabl
 def _(b, input, normalized_shape, weight=None, eps=None):
     if eps is None:
         # The epsilon of the dtype that torch computes in: float32 for halves.
-        eps = 2.0**-52 if b.type_of(input).dtype.bits == 64 else 2.0**-23
+        eps = 2.0**-52 if helpers.dtype_of(b, "rms_norm", input).bits == 64 else 2.0**-23
     return b.rms_norm(input, _normalized_count(b, input, normalized_shape), weight=weight, eps=eps)
 
 

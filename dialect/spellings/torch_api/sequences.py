@@ -98,6 +98,7 @@ def _(b, input, k, dim=-1, largest=True, sorted=True, *, out=unsupported()):
 def _(b, input, dim=None, keepdim=False, *, out=unsupported()):
     if dim is not None:
         b.fail("torch.median(dim=…) is not supported", help="torch.sort gives values and positions")
+    helpers.require_tensor(b, "torch.median", input)
     size = helpers.size_of(b, input)
     ordered = b.sort(b.reshape(input, (-1,)), 0)
     middle = b.reshape(b.cut(ordered, 0, slice((size - 1) // 2, (size + 1) // 2)), ())

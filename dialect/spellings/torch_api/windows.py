@@ -376,4 +376,4 @@ def _constant_pad(b: Builder, x: Value, widths: list[tuple[int, int]], value: Va
     if b.type_of(value) is not None:
         b.fail("the value of pad is a number known at compile time", help="write into a tensor of torch.full instead")
     x, widths = _cropped(b, x, widths)
-    return b.pad(x, tuple(widths), b.type_of(x).dtype.python(value))
+    return b.pad(x, tuple(widths), value)

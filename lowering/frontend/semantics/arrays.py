@@ -93,14 +93,14 @@ def pad(b: Language, x: TensorLike, widths: Sequence[tuple[int, int]], value: in
     low, high = (integers(tuple(side), "a width") for side in zip(*widths, strict=True)) if widths else ((), ())
     if not any((*low, *high)):
         return x
-    return b.tri.pad(x, low=low, high=high, value=x.type.dtype.python(value))
+    return b.tri.pad(x, low=low, high=high, value=x.type.dtype.python(b.known_number(value, x.type.dtype)))
 
 
 @language
 def literal(b: Language, values: Sequence[int | float | bool], shape: tuple[int, ...], dtype: object) -> TriValue:
     """Return a tensor of constants given in row-major order."""
     dtype = as_dtype(dtype)
-    values = tuple(dtype.python(value) for value in values)
+    values = tuple(dtype.python(b.known_number(value, dtype)) for value in values)
     for value in values:
         b.check_fits(value, dtype)
     if len(set(map(repr, values))) <= 1:

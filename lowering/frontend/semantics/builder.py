@@ -140,7 +140,7 @@ class Language:
     def tensor(self, x: KernelValue, dtype: DType | None = None) -> TriValue:
         """Return x as a strong tensor of `dtype` (default: its own, or the library's for a Python number)."""
         if not isinstance(x, TriValue):
-            number = self._literal(x, dtype)
+            number = self.known_number(x, dtype)
             dtype = dtype or self.default_dtype(x)
             self.check_fits(number, dtype)
             return self.tri.constant(number, dtype)
@@ -151,8 +151,9 @@ class Language:
             check_integer(self, x, dtype)
         return self.tri.cast(x, dtype)
 
-    def _literal(self, x: Any, dtype: DType | None) -> Any:
-        self.operand(x)  # refuses what is no number
+    def known_number(self, x: Any, dtype: DType | None) -> Any:
+        """Return a Python number as the library converts it to a dtype; fail for anything else."""
+        self.operand(x)
         return _literal(x, dtype)
 
     def check_fits(self, number: KernelValue, dtype: DType) -> None:
@@ -210,7 +211,9 @@ class Language:
         return self.semantics == "torch" and dtype.is_half and not is_number
 
     def _wrapped(self, x: Any, dtype: DType) -> TriValue:
-        return self.tensor(x, dtype) if isinstance(x, TriValue) else self.tri.constant(self._literal(x, dtype), dtype)
+        return (
+            self.tensor(x, dtype) if isinstance(x, TriValue) else self.tri.constant(self.known_number(x, dtype), dtype)
+        )
 
     def _check_integers(self, name: str, operands: list[TriValue], divisor: Any) -> None:
         """Raise where the library does: torch for integer division by zero, NumPy for negative integer powers."""

@@ -23,7 +23,7 @@ from mlirtri.lowering.frontend.semantics.axes import (
     integers,
     is_run_time_integer,
 )
-from mlirtri.lowering.frontend.semantics.builder import Language, dtype_or_none, language
+from mlirtri.lowering.frontend.semantics.builder import Language, describe, dtype_or_none, language
 from mlirtri.lowering.frontend.semantics.dynamic_sizes import checked_at_call, same_sizes
 
 
@@ -259,9 +259,8 @@ def full(b: Language, shape: ShapeLike, value: KernelValue, dtype: object = None
     sizes, dtype = _sizes(b, shape), dtype_or_none(dtype)
     if isinstance(value, TriValue):
         return broadcast_to(b, b.tensor(value, dtype), sizes)
-    b.operand(value)  # refuses what is no number
+    number = b.known_number(value, dtype)
     dtype = dtype or b.default_dtype(value)
-    number = int(value) if dtype.is_integer else value
     b.check_fits(number, dtype)
     static = tuple(size for size in sizes if isinstance(size, int))
     if len(static) == len(sizes):
@@ -280,6 +279,9 @@ def arange(b: Language, start: KernelValue, stop: KernelValue, step: KernelValue
     start, stop = (b.indices.tensor_of(bound) if is_dynamic(bound) else bound for bound in (start, stop))
     if any(isinstance(bound, TriValue) for bound in (start, stop, step)):
         return _run_time_arange(b, start, stop, step, as_dtype(dtype))
+    for bound in (start, stop, step):
+        if not isinstance(bound, (int, float)):
+            b.fail(f"arange takes integers or floats, got {describe(bound)}")
     if step == 0:
         raise KernelValueError("the step of arange is 0")
     return b.tri.arange(start=start, step=step, size=max(0, ceil((stop - start) / step)), dtype=as_dtype(dtype).name)

@@ -40,6 +40,16 @@ def keeps_memory(
     return None if layout is None else _is_row_major(layout)
 
 
+def steps_along_last_axis(shape: Sequence[KernelValue], axes: tuple[int, ...] | None, steps: Sequence[Step]) -> bool:
+    """Return whether elements of a chain of views are known to lie apart along the last axis."""
+    layout: Layout | None = None if axes is None or any(map(is_dynamic, shape)) else laid_out(shape, axes)
+    for op, attributes, _ in steps:
+        if layout is None or _has_run_time_sizes(attributes):
+            return False
+        layout = stepped(layout, op, attributes)
+    return bool(layout) and layout[-1][0] > 1 and layout[-1][1] != 1
+
+
 def row_major(shape: Sequence[int]) -> Layout:
     """Return the sizes of a shape with their row-major strides in elements."""
     layout: Layout = []
