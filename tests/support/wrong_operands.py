@@ -1,6 +1,6 @@
 """Calls of library functions with an operand of the wrong kind in each position; which of them the compiler fails on.
 
-Each call of the tables is written again and again with one argument replaced. Only the frontend runs. What a kernel may not
+Each call of the tables is written with one argument replaced at a time. Only the frontend runs. What a kernel may not
 say is refused with a `KernelError` at its line; a `CompilerBugError` is our mistake, and is what the sweep counts.
 
     python tests/support/wrong_operands.py [STRIDE]

@@ -14,15 +14,13 @@ if TYPE_CHECKING:
     from mlirtri.dialect.spellings.base.spelling import Argument, Builder, Value
 
 _ARRAYS = frozenset(
-    "A B a a1 a2 ar ary array arr b m v x x1 x2 y z xp fp f p prototype input other tensor mat1 mat2 vec vec2 batch1 "
-    "batch2 weights aweights fweights".split()
+    "A B a a1 a2 ar ary array arr b m v x x1 x2 y z xp fp f p prototype start stop input other tensor mat1 mat2 vec "
+    "vec2 batch1 batch2 weights aweights fweights".split()
 )
 """Tensors or numbers; of NumPy's functions also lists, which are arrays there."""
 _TENSORS = frozenset("weight weights bias query attn_mask".split())
 """Tensors alone, of torch's functions."""
-_NUMBERS = frozenset(
-    "alpha atol base beta d dx end nan negative_slope rtol start start_or_stop step stop value".split()
-)
+_NUMBERS = frozenset("alpha atol base beta d dx end nan negative_slope rtol start_or_stop step value".split())
 _REALS = frozenset("ddof eps threshold".split())
 _INTEGERS = frozenset("M N diagonal k length minlength n ndmin num offset steps".split())
 _SEQUENCES = frozenset("arrays tensors tup".split())

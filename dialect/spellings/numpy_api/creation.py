@@ -63,6 +63,10 @@ def _evenly_at_run_time(b: Builder, start: Value, stop: Value, num: Value, endpo
 EVENLY = "maximum arange reshape cast add multiply subtract divide equal where floor broadcast_to"
 
 
+def _bounds(b: Builder, *bounds: Value) -> tuple[Value, ...]:
+    return tuple(as_array(b, bound) if isinstance(bound, (tuple, list)) else bound for bound in bounds)
+
+
 def _dtype_of_range(b: Builder, start: Value, stop: Value) -> DType:
     return b.type_of(in_floats(b, start, stop)[0]).dtype
 
@@ -74,7 +78,7 @@ def _finished(b: Builder, values: Value, dtype: DType, axis: Argument) -> Value:
 
 @spelling("numpy.linspace", ops=f"{EVENLY} transpose")
 def _(b, start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=unsupported()):
-    start, stop = (as_array(b, bound) if isinstance(bound, (tuple, list)) else bound for bound in (start, stop))
+    start, stop = _bounds(b, start, stop)
     values, step = evenly(b, start, stop, counted(b, num, "linspace"), endpoint)
     dtype = numpy_dtype(b, dtype) or _dtype_of_range(b, start, stop)
     result = _finished(b, b.floor(values) if dtype.is_integer else values, dtype, axis)
@@ -83,6 +87,7 @@ def _(b, start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, 
 
 @spelling("numpy.logspace", ops=f"{EVENLY} power transpose")
 def _(b, start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
+    start, stop = _bounds(b, start, stop)
     exponents, _ = evenly(b, start, stop, counted(b, num, "logspace"), endpoint)
     dtype = numpy_dtype(b, dtype) or _dtype_of_range(b, start, stop)
     return _finished(b, b.power(b.cast(base, FLOAT64), exponents), dtype, axis)
@@ -90,7 +95,7 @@ def _(b, start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 
 @spelling("numpy.geomspace", ops=f"{EVENLY} power transpose")
 def _(b, start, stop, num=50, endpoint=True, dtype=None, axis=0):
-    if any(b.type_of(x) is not None or isinstance(x, complex) for x in (start, stop)) or start * stop <= 0:
+    if not all(isinstance(x, (int, float)) for x in (start, stop)) or start * stop <= 0:
         b.fail("geomspace takes two numbers of one sign that are known at compile time", help="numpy.logspace")
     count, sign = counted(b, num, "geomspace"), -1.0 if start < 0 else 1.0
     exponents, _ = evenly(b, log10(abs(start)), log10(abs(stop)), count, endpoint)

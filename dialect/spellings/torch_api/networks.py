@@ -113,6 +113,8 @@ def _(b, input, *, approximate="none"):
 
 @spelling("torch.nn.functional.softplus", ops="softplus")
 def _(b, input, beta=1, threshold=20):
+    if isinstance(beta, complex):
+        b.fail(f"softplus takes a real beta, not {beta}")
     return b.softplus(input, beta=float(beta), threshold=float(threshold))
 
 
@@ -168,7 +170,7 @@ def _(b, input, dim, keepdim=False, *, out=unsupported()):
     rank = helpers.rank_of(b, input)
     axes = helpers.many_axes(b, dim, max(rank, 1)) if rank or dim != () else ()
     axes = axes if rank else ()
-    if not b.type_of(input).dtype.is_float:
+    if not helpers.dtype_of(b, "torch.logsumexp", input).is_float:
         # Differences of unsigned integers would wrap.
         input = b.cast(input, "float32")
     with b.muted():  # there may be no elements

@@ -1,4 +1,4 @@
-"""Operands of a kind that a library function does not take are refused at the call's line, not by a failing compiler."""
+"""Operands of a kind that a library function does not take are refused at the line of the call."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ WRONG = {
     "got the class float32": lambda x: np.pad(x, 1, constant_values=np.float32),
     r"got a tuple of int 1, int 2": lambda x: F.softplus(x, beta=(1, 2)),
     r"got a tuple of int 1": lambda x: F.layer_norm(x, (3,), eps=(1,)),
+    "got str 'c'": lambda x: np.linspace([0, 1], ["c", 2], 3),
     "got str 'b'": lambda x: np.logspace("b", 1),
     r"vander\(N=…\) is an integer, not 2.5": lambda x: np.vander(x, 2.5),
     r"threshold=…\) is a real number, not 1j": lambda x: F.softplus(x, 1, 1j),
