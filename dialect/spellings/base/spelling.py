@@ -48,7 +48,7 @@ class Builder(Protocol):
         """Return ``bool``, ``int`` or ``float`` for a Python scalar, known or run-time; None for anything else."""
         ...
 
-    def operand(self, value: Value) -> Operand:
+    def operand(self, x: Value) -> Operand:
         """Return what the dtype rules know of a tensor or number; fail for anything else."""
         ...
 
