@@ -61,7 +61,7 @@ def row_major(shape: Sequence[int]) -> Layout:
 
 
 def laid_out(shape: Sequence[int], axes: tuple[int, ...]) -> Layout:
-    """Return the sizes of a new array with its strides in elements; no axes stand for row-major."""
+    """Return the sizes of a new array with its strides in elements; without axes, it is row-major."""
     if not axes:
         return row_major(shape)
     strides = dict(zip(axes, row_major([shape[axis] for axis in axes]), strict=True))

@@ -1,4 +1,4 @@
-"""What becomes of a product's sums: the epilogue of each thread, and its stores.
+"""The epilogue of a product on tensor cores: what each thread computes from its sums, and its stores.
 
 Of each instruction's 16x8 result a thread has two neighbours in a row, and two 8 rows below. Results of 16-bit floats
 that tiles divide evenly are stored 16 bytes at once: four threads exchange what they have of four instructions.
@@ -6,6 +6,7 @@ that tiles divide evenly are stored 16 bytes at once: four threads exchange what
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -58,7 +59,7 @@ def in_chunks(counts: tuple[int, int], dtype: str, element: Callable[..., Any], 
     return unrolled("down", counts[0], groups)
 
 
-class ProductResults:
+class ProductResults(ABC):
     """The epilogue of a kernel of a product, whose threads have their sums in `sums`."""
 
     contraction: Contraction
@@ -69,11 +70,13 @@ class ProductResults:
     instructions_down: int
     instructions_across: int
 
+    @abstractmethod
     def _tile_position(self) -> tuple[Values, Any, Any]:
-        raise NotImplementedError
+        """Return the values of the batch axes, and the first row and column of the block's tile."""
 
+    @abstractmethod
     def _warp_position(self) -> tuple[Any, Any]:
-        raise NotImplementedError
+        """Return the first row and column of the warp in the tile."""
 
     def _epilogue(self) -> Stmt:
         """Store a thread's sums: of each instruction's 16x8 result two neighbours in a row, and two 8 rows below."""
